@@ -153,7 +153,7 @@ async function unpack(archive: Uint8Array<ArrayBuffer>, folder: string): Promise
   if (!success) throw new Error(`Cannot unpack a package: ${new TextDecoder().decode(stderr)}`);
 }
 
-/** Runs this Deno without colours; resolves to its output and errors. Retries once after a signal, a crash of Deno itself. */
+/** Runs this Deno without colors; resolves to its output and errors. Retries once after a signal, a crash of Deno itself. */
 export async function runDeno(
   args: readonly string[],
   { env = {}, ...options }: Pick<Deno.CommandOptions, "cwd" | "env"> = {},

@@ -66,7 +66,7 @@ function serve(
 }
 
 function isInstruction(message: Message | undefined): boolean {
-  return /summarise the older part|Summarise it\./.test(contentText(message?.content));
+  return /summarize the older part|Summarize it\./.test(contentText(message?.content));
 }
 
 async function post(
@@ -148,7 +148,7 @@ Deno.test("classic policy: 20 text-heavy turns in a window of 16k all complete w
     ends.push(endOf(events));
     const end = events.at(-1);
     paid += end?.type === "turn_end" ? end.ledger.promptTokens : 0;
-    if (rewritesOf(events).includes("summarise")) folded.push(n);
+    if (rewritesOf(events).includes("summarize")) folded.push(n);
     assertEquals(events.filter(({ type }) => type === "warning"), []);
   }
   assertEquals(ends, Array(20).fill("completed"));
@@ -214,7 +214,7 @@ function lines(tokens: number, resultTokens: number): string {
   return messages(tokens - count(0)).map((message) => JSON.stringify(message)).join("\n");
 }
 
-Deno.test("classic policy: a prompt of 850 of 1,000 is pruned and never summarised; one of 950 is summarised as well", async () => {
+Deno.test("classic policy: a prompt of 850 of 1,000 is pruned and never summarized; one of 950 is summarized as well", async () => {
   const seen: unknown[] = [];
   for (const [tokens, resultTokens] of [[850, 500], [950, 500], [850, 30], [750, 500]] as const) {
     // The provider counts everything else as well, and has room for it.
@@ -239,8 +239,8 @@ Deno.test("classic policy: a prompt of 850 of 1,000 is pruned and never summaris
   }
   assertEquals(seen, [
     [850, ["prune"], 0, "completed"],
-    [950, ["prune", "summarise"], 1, "completed"],
-    [850, ["summarise"], 1, "completed"],
+    [950, ["prune", "summarize"], 1, "completed"],
+    [850, ["summarize"], 1, "completed"],
     [750, [], 0, "completed"],
   ]);
 });
@@ -252,7 +252,7 @@ Deno.test("classic policy: after a restart a summary stays: the next prompt has 
   const id = await newSession(agent);
   let folds = false;
   for (let n = 0; n < 10 && !folds; n++) {
-    folds = rewritesOf(await turn(agent, id, `story${n}`)).includes("summarise");
+    folds = rewritesOf(await turn(agent, id, `story${n}`)).includes("summarize");
   }
   assert(folds);
   const before = provider.requests.at(-1)!;

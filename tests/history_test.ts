@@ -274,7 +274,7 @@ Deno.test("tare history: the estimated saving equals bench savings for the recor
     );
     // Dollars are the estimated share of the cost.
     for (const { usd, replay, saved } of printed.sessions) {
-      assertEquals(replay!.without, "resend");
+      assertEquals(replay!.baseline, "resend");
       assertAlmostEquals(saved!.pruned.k1, usd * (1 - replay!.planner.k1 / replay!.resent), 1e-9);
     }
     assertAlmostEquals(

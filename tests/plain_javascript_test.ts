@@ -13,7 +13,7 @@ const EDGES: Readonly<Record<string, readonly string[]>> = {
     "recallOriginal",
     "relievePressure",
     "selectElisions",
-    "summariseTurns",
+    "summarizeTurns",
     "truncateResults",
   ],
   schemas: ["compactTool", "compactTools", "standIns"],
@@ -74,7 +74,7 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     'messages[1].role is "human"; it must be one of system, developer, user, assistant, tool, function',
   ],
   ["prune truncateResults", [["Hi."], {}], 'messages[0] is "Hi."; it must be a chat message'],
-  ["prune summariseTurns", [[hi], null], "options is null; it must be an object with archive"],
+  ["prune summarizeTurns", [[hi], null], "options is null; it must be an object with archive"],
   [
     "prune relievePressure",
     [[hi], []],

@@ -159,7 +159,7 @@ Deno.test("run_program: has limits, each with an error of its own", async () => 
   );
   assertEquals(
     await resultFor(`await tools.line({ n: "x".repeat(2 ** 20) }).catch((error) => print(error.message))`),
-    "Cannot call line: its arguments have 1048584 characters of JSON, and at most 1048576 may be.",
+    "Cannot call line: its arguments have 1048584 characters of JSON; the limit is 1048576.",
   );
   assertStringIncludes(
     await resultFor("for (;;) await tools.line({}).catch(() => {})"),

@@ -76,7 +76,7 @@ interface Access {
   readonly owner: () => object;
   /** Reports whether an owner was this opening, now or before its lease was lost. */
   readonly wasOwner: (owner: object) => boolean;
-  readonly isThere: (owner: object) => boolean;
+  readonly isLive: (owner: object) => boolean;
   readonly enter: <T>(act: () => T) => Promise<T>;
   /** @throws {StoreError} `fenced` if it doesn't hold the session. */
   readonly assertHeld: (id: string, held: Held) => void;
@@ -119,7 +119,7 @@ interface MemoryDelivery {
   readonly json: string;
   readonly receiver: string;
   readonly sessionId: string | undefined;
-  readonly madeAtMs: number;
+  readonly createdAtMs: number;
   readonly dueAtMs: number | undefined;
   readonly claims: number;
 }
@@ -130,7 +130,7 @@ interface Tables {
   readonly keys: Map<string, MemoryKey>;
   readonly deliveries: Map<string, MemoryDelivery>;
   readonly totals: Map<string, StoredTotalsRow>;
-  namings: number;
+  nameOrder: number;
 }
 
 interface OpenTables {
@@ -152,7 +152,7 @@ function noTables(): Tables {
     keys: new Map(),
     deliveries: new Map(),
     totals: new Map(),
-    namings: 0,
+    nameOrder: 0,
   };
 }
 
@@ -161,7 +161,7 @@ function alone(): Access {
   return {
     owner: () => own,
     wasOwner: (owner) => owner === own,
-    isThere: (owner) => owner === own,
+    isLive: (owner) => owner === own,
     enter: promiseOf,
     assertHeld() {},
     answer(requestId) {
@@ -174,7 +174,7 @@ function alone(): Access {
 function openTables(
   tables: Tables,
   { now = Date.now }: OpenOptions,
-  { owner, wasOwner, isThere, enter, assertHeld, answer, changed }: Access,
+  { owner, wasOwner, isLive, enter, assertHeld, answer, changed }: Access,
 ): OpenTables {
   const { sessions, documents, keys, deliveries } = tables;
   let isOpen = true;
@@ -248,7 +248,7 @@ function openTables(
       case "names": {
         const session = own(record.sessionId, made);
         const { named } = session;
-        session.named = { names: record.names, number: ++tables.namings };
+        session.named = { names: record.names, number: ++tables.nameOrder };
         return () => void (session.named = named);
       }
       case "totals": {
@@ -273,7 +273,7 @@ function openTables(
         if (replaces !== undefined && stored !== wanted && stored !== json) throw changedError(kind, id);
         return set(documents, name, { sessionId, json });
       }
-      case "no_document": {
+      case "delete_document": {
         const name = jsonText([record.kind, record.id]);
         const before = documents.get(name);
         documents.delete(name);
@@ -282,13 +282,13 @@ function openTables(
       case "delivery": {
         const { id, receiver, sessionId, value, dueInMs } = record;
         if (sessionId !== undefined) named(sessionId);
-        const { madeAtMs = now(), claims = -1 } = deliveries.get(id) ?? {};
+        const { createdAtMs = now(), claims = -1 } = deliveries.get(id) ?? {};
         return set(deliveries, id, {
-          ...{ receiver, sessionId, madeAtMs, claims: claims + 1, dueAtMs: now() + dueInMs },
+          ...{ receiver, sessionId, createdAtMs, claims: claims + 1, dueAtMs: now() + dueInMs },
           json: jsonText({ id, receiver, sessionId, value }),
         });
       }
-      case "attempted": {
+      case "delivery_attempt": {
         const { id, claim, value, dueInMs } = record;
         const json = jsonText(value);
         const stored = deliveries.get(id);
@@ -297,7 +297,7 @@ function openTables(
         const dueAtMs = dueInMs === undefined ? undefined : now() + dueInMs;
         return set(deliveries, id, { ...stored, json: jsonText(whole), dueAtMs });
       }
-      case "no_deliveries": {
+      case "delete_deliveries": {
         const before = [...deliveries];
         for (const [id, { receiver }] of before) if (receiver === record.receiver) deliveries.delete(id);
         return () => {
@@ -336,19 +336,19 @@ function openTables(
   /** Returns the key, if an existing opening has claimed it and it has no response yet. */
   const claimed = (key: Parameters<Store["releaseKey"]>[0]): MemoryKey | undefined => {
     const stored = keys.get(keyName(key));
-    return stored && !stored.done && isThere(stored.owner) ? stored : undefined;
+    return stored && !stored.done && isLive(stored.owner) ? stored : undefined;
   };
   const claim = (request: Parameters<Store["claimKey"]>[0]): Awaited<ReturnType<Store["claimKey"]>> => {
     const touchedAtMs = now();
     for (const [name, stored] of keys) {
-      const isRunning = isThere(stored.owner) && !stored.done;
+      const isRunning = isLive(stored.owner) && !stored.done;
       if (stored.touchedAtMs <= touchedAtMs - DAY_MS && !isRunning) keys.delete(name);
     }
     const { bodyHash, isAtomic = false } = request;
     const stored = keys.get(keyName(request));
     if (stored && stored.bodyHash !== bodyHash) return { state: "mismatch" };
     if (stored?.done) return { state: "done", response: JSON.parse(stored.done.response) };
-    if (stored && isThere(stored.owner)) return { state: "running" };
+    if (stored && isLive(stored.owner)) return { state: "running" };
     keys.set(keyName(request), { bodyHash, isAtomic, owner: owner(), touchedAtMs });
     return { state: stored && !stored.isAtomic ? "interrupted" : "new" };
   };
@@ -383,9 +383,9 @@ function openTables(
     for (const [name, { sessionId }] of documents) if (sessionId === id) documents.delete(name);
     for (const [name, { done }] of keys) if (done?.sessionId === id) keys.delete(name);
     for (const [name, { sessionId }] of deliveries) if (sessionId === id) deliveries.delete(name);
-    const gone = sessions.get(id);
+    const expired = sessions.get(id);
     sessions.delete(id);
-    for (const session of sessions.values()) if (session.parent === gone) session.parent = undefined;
+    for (const session of sessions.values()) if (session.parent === expired) session.parent = undefined;
     changed([id]);
   };
   const byIdleness = (wanted: SessionRecord["kind"]): [string, MemorySession][] =>
@@ -412,7 +412,7 @@ function openTables(
           lastEvent: events.length,
           ...(state.has("totals") && { totals: parsed(state.get("totals")) }),
           ...(state.has("title") && { title: parsed(state.get("title")) }),
-          ...(holder && isThere(holder) && { isHeld: true }),
+          ...(holder && isLive(holder) && { isHeld: true }),
         }));
       }),
     readTotals: ({ kind, by, from, to }) =>
@@ -429,7 +429,7 @@ function openTables(
         byIdleness(kind).filter(([, { touchedAtMs }]) => touchedAtMs <= beforeMs)
           .slice(0, limit).map(([id]) => id)
       ),
-    findNamed: (names, limit = 16) =>
+    findByName: (names, limit = 16) =>
       settle(() =>
         [...sessions].map(([id, { held: { fence }, named }]) => ({
           ...{ id, fence, number: named.number },
@@ -452,7 +452,7 @@ function openTables(
         for (const [id, session] of byIdleness(kind).reverse()) {
           bytes += bytesOf(session);
           const isRetained = session.touchedAtMs >= beforeMs && bytes <= maxBytes;
-          if (isRetained || (session.held.holder && isThere(session.held.holder))) continue;
+          if (isRetained || (session.held.holder && isLive(session.held.holder))) continue;
           remove(id);
           expired++;
         }
@@ -475,7 +475,7 @@ function openTables(
       settle(() =>
         [...sessions].flatMap(([id, { state, held: { holder } }]) => {
           const value = parsed(state.get(name)) ?? null;
-          return value === null ? [] : [{ id, value, ...(holder && isThere(holder) && { isHeld: true }) }];
+          return value === null ? [] : [{ id, value, ...(holder && isLive(holder) && { isHeld: true }) }];
         })
       ),
     getDocument: (kind, id) =>
@@ -523,8 +523,8 @@ function openTables(
     expireDeliveries: ({ receiver, olderThanMs, keep }) =>
       settle(() => {
         const found = [...deliveries].filter(([, stored]) => stored.receiver === receiver).reverse();
-        for (const [place, [id, { madeAtMs }]] of found.entries()) {
-          if (place >= keep || madeAtMs < now() - olderThanMs) deliveries.delete(id);
+        for (const [place, [id, { createdAtMs }]] of found.entries()) {
+          if (place >= keep || createdAtMs < now() - olderThanMs) deliveries.delete(id);
         }
       }),
     close: () => enter(() => void (isOpen = false)),
@@ -539,10 +539,10 @@ function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: 
   return (HELD as readonly string[]).includes(record.type);
 }
 
-function storedDelivery({ json, madeAtMs, dueAtMs, claims }: MemoryDelivery): StoredDelivery {
+function storedDelivery({ json, createdAtMs, dueAtMs, claims }: MemoryDelivery): StoredDelivery {
   return {
     ...JSON.parse(json) as Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">,
-    ...{ madeAtMs, claims },
+    ...{ createdAtMs, claims },
     ...(dueAtMs !== undefined && { dueAtMs }),
   };
 }
@@ -567,7 +567,7 @@ function keyName({ scope, key }: Parameters<Store["releaseKey"]>[0]): string {
 }
 
 /** Longest JSON of events that are reported with their content. */
-const TOLD_CHARS = 2_000;
+const MAX_REPORTED_CHARS = 2_000;
 
 /** Returns the events that a commit adds to a session, as reported to watchers. */
 function newEvents(records: readonly StoreRecord[], id: string): readonly StoredEvent[] {
@@ -579,7 +579,7 @@ function newEvents(records: readonly StoreRecord[], id: string): readonly Stored
       events.map((event, index) => ({ number: after + index + 1, event }))
     ),
   );
-  return json.length > TOLD_CHARS ? [] : JSON.parse(json);
+  return json.length > MAX_REPORTED_CHARS ? [] : JSON.parse(json);
 }
 
 /** Identity of an opening as long as its lease is renewed in time. */
@@ -627,11 +627,11 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
 } {
   const tables = noTables();
   const openings = new Set<Opening>();
-  const asks = new Map<string, HeldRequest>();
+  const requests = new Map<string, HeldRequest>();
   let nowMs = 0;
 
   const newOwner = (): Owner => ({ expiresAtMs: nowMs + leaseMs, isDead: false });
-  const isThere = (owner: object) => {
+  const isLive = (owner: object) => {
     const { isDead, expiresAtMs } = owner as Owner;
     return !isDead && nowMs < expiresAtMs;
   };
@@ -643,25 +643,25 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
   const running = async ({ paused, isKilled }: Opening): Promise<void> => {
     await (isKilled ? new Promise<void>(() => {}) : paused?.promise);
   };
-  const tell = (opening: Opening, call: () => void) => {
+  const notifyOpening = (opening: Opening, call: () => void) => {
     running(opening).then(() => openings.has(opening) && call());
   };
   /** Settles requests that are answered, or whose owner no longer holds the session. */
   const settle = () => {
-    for (const [id, { request, owner, answer, resolve }] of asks) {
-      const isOpen = tables.sessions.get(request.sessionId)?.held.holder === owner && isThere(owner);
+    for (const [id, { request, owner, answer, resolve }] of requests) {
+      const isOpen = tables.sessions.get(request.sessionId)?.held.holder === owner && isLive(owner);
       if (answer === undefined && isOpen) continue;
-      asks.delete(id);
+      requests.delete(id);
       resolve(answer === undefined ? undefined : { answer: JSON.parse(answer) });
     }
   };
-  const sight = ({ owner }: Opening, id: string): SessionSnapshot => {
+  const snapshotOf = ({ owner }: Opening, id: string): SessionSnapshot => {
     const { held: { fence, holder }, events: { length: lastEvent } } = named(id);
-    const heldBy = holder === owner ? "this" : holder && isThere(holder) ? "other" : "left";
-    return { fence, holder: holder ? heldBy : "nobody", lastEvent };
+    const heldBy = holder === owner ? "this" : holder && isLive(holder) ? "other" : "expired";
+    return { fence, holder: holder ? heldBy : "none", lastEvent };
   };
   /** Reports a session's state to a watcher, with the last writes. */
-  const show = (
+  const reportState = (
     opening: Opening,
     id: string,
     { watcher, events = [] }: {
@@ -670,9 +670,9 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     },
   ) => {
     const seen = tables.sessions.has(id)
-      ? { ...sight(opening, id), ...(events.length > 0 && { events }) }
+      ? { ...snapshotOf(opening, id), ...(events.length > 0 && { events }) }
       : undefined;
-    tell(opening, () => opening.watchers.get(id)?.has(watcher) && watcher(seen));
+    notifyOpening(opening, () => opening.watchers.get(id)?.has(watcher) && watcher(seen));
   };
   const changed = (ids: Iterable<string>, records: readonly StoreRecord[] = []) => {
     settle();
@@ -681,12 +681,12 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       if (watching.length === 0) continue;
       const events = newEvents(records, id);
       for (const opening of watching) {
-        for (const watcher of opening.watchers.get(id) ?? []) show(opening, id, { watcher, events });
+        for (const watcher of opening.watchers.get(id) ?? []) reportState(opening, id, { watcher, events });
       }
     }
   };
   /** Renews an opening's lease, or detects its loss. */
-  const beat = (opening: Opening) => {
+  const renewLease = (opening: Opening) => {
     if (!opening.owner.isDead) {
       opening.owner.expiresAtMs = nowMs + leaseMs;
       return;
@@ -698,8 +698,12 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     opening.holds.clear();
     for (const { controller } of lost) controller.abort();
   };
-  const tellGone = (gone: Opening) => {
-    for (const opening of openings) if (opening !== gone) tell(opening, () => opening.listener?.gone());
+  const notifyExpired = (expired: Opening) => {
+    for (const opening of openings) {
+      if (opening !== expired) {
+        notifyOpening(opening, () => opening.listener?.onExpired());
+      }
+    }
   };
 
   const open = (
@@ -718,7 +722,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     openings.add(opening);
     const enter = async <T>(act: () => T): Promise<T> => {
       await running(opening);
-      if (openings.has(opening)) beat(opening);
+      if (openings.has(opening)) renewLease(opening);
       const result = await promiseOf(act);
       await running(opening);
       return result;
@@ -728,13 +732,13 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     const { store, write } = openTables(tables, options, {
       owner: () => opening.owner,
       wasOwner: (owner) => opening.owners.has(owner),
-      isThere,
+      isLive,
       enter,
       assertHeld(id, { holder }) {
         if (holder !== opening.owner && id !== brief) throw fencedError(id);
       },
       answer(requestId, json) {
-        const request = asks.get(requestId);
+        const request = requests.get(requestId);
         if (!request || request.answer !== undefined) throw notRequestedError(requestId);
         request.answer = json;
         return () => delete request.answer;
@@ -745,7 +749,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       const { held } = named(id);
       const { owner, holds } = opening;
       if (held.holder === owner) return holds.get(id)?.hold;
-      if (held.holder && isThere(held.holder)) return undefined;
+      if (held.holder && isLive(held.holder)) return undefined;
       if (held.holder) {
         (held.holder as Owner).isDead = true;
         opening.takenOver++;
@@ -755,7 +759,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         hold: {
           fence: held.take(owner),
           signal: controller.signal,
-          isSure: () => entry.isHeld && !controller.signal.aborted && isThere(owner),
+          isSure: () => entry.isHeld && !controller.signal.aborted && isLive(owner),
         },
         controller,
         isHeld: true,
@@ -775,12 +779,12 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     };
     const shared: SharedStore = {
       hold: (id) => enter(() => hold(id)),
-      commitBriefly: ({ sessionId, fence, records }) =>
+      holdAndCommit: ({ sessionId, fence, records }) =>
         enter(() => {
           if (!openings.has(opening)) throw new Error("Cannot use the store: it is closed");
           const makes = records.some((record) => record.type === "session" && record.id === sessionId);
           const before = makes ? undefined : named(sessionId).held;
-          if ((before?.fence ?? 0) !== fence || (before?.holder && isThere(before.holder))) return undefined;
+          if ((before?.fence ?? 0) !== fence || (before?.holder && isLive(before.holder))) return undefined;
           brief = sessionId;
           try {
             write(records);
@@ -795,15 +799,15 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
           return number;
         }),
       release: (id) => enter(() => release(id)),
-      inspect: (id) => enter(() => sight(opening, id)),
+      inspect: (id) => enter(() => snapshotOf(opening, id)),
       abandonedSessions: () =>
         enter(() =>
-          [...tables.sessions].flatMap(([id, { held: { holder } }]) => holder && !isThere(holder) ? [id] : [])
+          [...tables.sessions].flatMap(([id, { held: { holder } }]) => holder && !isLive(holder) ? [id] : [])
         ),
       watch(id, watcher) {
         const watchers = opening.watchers.get(id) ?? new Set();
         opening.watchers.set(id, watchers.add(watcher));
-        show(opening, id, { watcher });
+        reportState(opening, id, { watcher });
         return () => {
           watchers.delete(watcher);
           if (watchers.size === 0) opening.watchers.delete(id);
@@ -814,11 +818,11 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         const answer = await enter(() => {
           const { holder } = named(sessionId).held;
           const holding = [...openings].find(({ owner }) => owner === holder);
-          if (!holding || !isThere(holding.owner)) return { answer: undefined };
+          if (!holding || !isLive(holding.owner)) return { answer: undefined };
           const request = { id: crypto.randomUUID(), sessionId, body: JSON.parse(text) };
           const { promise, resolve } = Promise.withResolvers<{ readonly answer: unknown } | undefined>();
-          asks.set(request.id, { request, owner: holding.owner, resolve });
-          tell(holding, () => holding.owner === holder && holding.listener?.onRequest(request));
+          requests.set(request.id, { request, owner: holding.owner, resolve });
+          notifyOpening(holding, () => holding.owner === holder && holding.listener?.onRequest(request));
           return { answer: promise };
         });
         const response = await answer.answer;
@@ -826,7 +830,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
         return response;
       },
       metrics: () => ({
-        leaseMs: isThere(opening.owner) ? opening.owner.expiresAtMs - nowMs : 0,
+        leaseMs: isLive(opening.owner) ? opening.owner.expiresAtMs - nowMs : 0,
         lostLeases: opening.lostLeases,
         held: opening.holds.size,
         takenOver: opening.takenOver,
@@ -839,7 +843,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       for (const id of [...opening.holds.keys()]) release(id);
       opening.owner.isDead = true;
       settle();
-      tellGone(opening);
+      notifyExpired(opening);
     };
     return {
       store: { ...store, shared, close },
@@ -847,7 +851,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
       wake() {
         opening.paused?.resolve();
         opening.paused = undefined;
-        tell(opening, () => beat(opening));
+        notifyOpening(opening, () => renewLease(opening));
       },
       kill: () => void (opening.isKilled = true),
     };
@@ -856,13 +860,13 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     open,
     pass(ms) {
       nowMs += ms;
-      const gone: Opening[] = [];
+      const expired: Opening[] = [];
       for (const opening of openings) {
         const wasThere = nowMs - ms < opening.owner.expiresAtMs;
-        if (!opening.paused && !opening.isKilled) beat(opening);
-        else if (wasThere && !isThere(opening.owner)) gone.push(opening);
+        if (!opening.paused && !opening.isKilled) renewLease(opening);
+        else if (wasThere && !isLive(opening.owner)) expired.push(opening);
       }
-      gone.forEach(tellGone);
+      expired.forEach(notifyExpired);
       changed(tables.sessions.keys());
     },
   };

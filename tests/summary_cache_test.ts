@@ -6,7 +6,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { type LedgerEntry, plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { type SimulatedModel, simulator } from "@tare/simulator";
-import { summariseWith } from "../packages/server/sessions/summarise.ts";
+import { summarizeWith } from "../packages/server/sessions/summarize.ts";
 
 const WINDOW = 16_000;
 const TURNS = 20;
@@ -42,7 +42,7 @@ async function tell(name: string) {
     windowTokens: WINDOW,
     // Only a full window evicts text.
     advanced: { retention: { stepTailTokens: Infinity } },
-    summarise: summariseWith(model, { countTokens: tokenizer.count, unfinished() {} }),
+    summarize: summarizeWith(model, { countTokens: tokenizer.count, unfinished() {} }),
   });
   const entries: LedgerEntry[] = [];
   let history: readonly Message[] = [{ role: "system", content: "Tell stories." }];

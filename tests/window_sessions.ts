@@ -166,7 +166,7 @@ export async function playWindow(
     countTokens,
     windowTokens,
     ...(random() < 0.5 && {
-      summarise: () =>
+      summarize: () =>
         Promise.resolve({
           text: "A summary. ".repeat(40),
           usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 9 },

@@ -54,7 +54,7 @@ const FUNCTIONS: Readonly<
       "mechanisms",
       "truncateTokens",
       "alwaysFull",
-      "summarise",
+      "summarize",
       "state",
       "advanced",
       "forget",
@@ -86,7 +86,7 @@ const FUNCTIONS: Readonly<
   },
   relievePressure: {
     right: eliding,
-    more: ["windowTokens", "pruneAt", "summariseAt", "keepTokens", "countPrompt"],
+    more: ["windowTokens", "pruneAt", "summarizeAt", "keepTokens", "countPrompt"],
     run: (options) => relievePressure(MESSAGES, options),
   },
   selectElisions: {

@@ -317,7 +317,7 @@ export class AdaptedConversations<Given, Call> implements AdapterLedger {
       items: read.map(({ message }) => itemOf(message)),
       textsOf: (at) => [contentText(read[at]?.message.content)],
     };
-    const found = this.#recognise(group, request);
+    const found = this.#recognize(group, request);
     const before = namedBefore(group);
     const conversation = found.type === "new"
       ? this.#begin(group, undefined, before)
@@ -363,14 +363,14 @@ export class AdaptedConversations<Given, Call> implements AdapterLedger {
   }
 
   /** Returns the conversation that a request continues, also if its instructions change with each call. */
-  #recognise(group: Group<Given>, request: RequestHistory): Continuation<Conversation<Given>> {
-    const found = this.#recognition.recognise(request);
+  #recognize(group: Group<Given>, request: RequestHistory): Continuation<Conversation<Given>> {
+    const found = this.#recognition.recognize(request);
     if (found.type === "continue") return found;
     const heads = request.items.findIndex(({ role }) => role !== "instruction");
     for (const one of group.conversations) {
       const own = this.#recognition.stored(one).items.slice(0, heads);
       if (one.calls > 1 || !own.every(({ role }) => role === "instruction")) continue;
-      const again = this.#recognition.recognise({
+      const again = this.#recognition.recognize({
         ...request,
         items: [...own, ...request.items.slice(heads)],
       });

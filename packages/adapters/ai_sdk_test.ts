@@ -178,8 +178,8 @@ Deno.test("tare() replaces old turns by a placeholder when the window is full", 
 });
 
 Deno.test("tare() shortens long user texts in a full window, part by part", async () => {
-  const summarise = () => Promise.reject(new Error("unexpected summary request"));
-  const { sentPrompt, warnings } = adapterWith({ windowTokens: 15000, planning: { summarise } });
+  const summarize = () => Promise.reject(new Error("unexpected summary request"));
+  const { sentPrompt, warnings } = adapterWith({ windowTokens: 15000, planning: { summarize } });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
   const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
   const second: PromptMessage = { role: "user", content: [long("second")] };

@@ -23,7 +23,7 @@ export const LONG: string = Array.from({ length: 8_000 }, (_, at) => `line ${at}
 /** Returns a fixed summary. */
 export const SUMMARISING: Pick<Options, "planning"> = {
   planning: {
-    summarise: () =>
+    summarize: () =>
       Promise.resolve({
         text: "All went well.",
         usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 3 },

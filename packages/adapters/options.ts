@@ -3,7 +3,7 @@ import { chooseProfile, type LedgerEntry, listWindow, type PromptSessionOptions 
 import type { Archive } from "@tare/prune";
 
 /**
- * Where an adapter stores the state of conversations.
+ * Storage of conversation states.
  *
  * @example A conversation continues in another process with the same bytes
  * ```ts
@@ -71,8 +71,8 @@ export interface TareOptions<Call> extends Partial<Pick<PromptSessionOptions, "p
    */
   readonly conversation?: (call: Call) => string | undefined;
   /**
-   * Store of conversation states, by name or by opening, so that they continue after a restart. If it fails, calls continue.
-   * Default: none.
+   * Store of conversation states, by name or by first messages, so that they continue after a restart. If it
+   * fails, calls continue. Default: none.
    */
   readonly store?: StateStore;
   /**

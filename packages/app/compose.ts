@@ -1,14 +1,14 @@
 import { resolve } from "@std/path";
-import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
+import { forgetServer, noteOwnerPort, noteServer, settingsDigests } from "@tare/cli/parts";
 import { CacheKeepAlive } from "@tare/session";
-import { pingUsdOfToday } from "@tare/session/internal/report";
+import { keepAliveUsdOfToday } from "@tare/session/internal/report";
 import { type MetricRegistry, Telemetry } from "@tare/session/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import {
   type AgentModels,
   configuredModels,
   hasChatProvider,
-  isRehearsed,
+  isDemo,
   priceOf,
   type ServerProfile,
   serverProfile,
@@ -58,6 +58,12 @@ export interface Parts {
   /** Whether the greeting may contain the owner's key. Default: false. */
   readonly showsKey?: boolean;
   readonly maxConnections?: number | undefined;
+  /** Variables that the settings were read from, recorded as digests. Default: none. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Whether the server outlives the command that started it. Default: false. */
+  readonly runsAlone?: boolean | undefined;
+  /** Variables of `environment` that settings files set. Default: none. */
+  readonly stored?: readonly string[] | undefined;
   readonly triggers?: PolicyOptions["triggers"];
 }
 
@@ -80,11 +86,21 @@ export interface RunningServer {
 export async function startServer(
   settings: Settings,
   log: (line: string) => void,
-  { mcpSdk, showsKey = false, places, lastPort, maxConnections, triggers, sandbox: found = NO_SANDBOX }:
-    Parts = {},
+  {
+    mcpSdk,
+    showsKey = false,
+    places,
+    lastPort,
+    maxConnections,
+    triggers,
+    sandbox: found = NO_SANDBOX,
+    environment = {},
+    runsAlone = false,
+    stored = [],
+  }: Parts = {},
 ): Promise<RunningServer> {
   refuseUnsafe(settings, mcpSdk !== undefined);
-  const { token, keepWarm, expireAfterDays } = settings;
+  const { token, keepAlive: keepAliveBudget, expireAfterDays } = settings;
   const data = resolve(settings.data);
   const onError = (error: unknown) =>
     log(error instanceof Error ? error.stack ?? error.message : String(error));
@@ -96,16 +112,14 @@ export async function startServer(
   const countTokens = lazily(async () => countingImages(sampledCount((await tokenizer()).count)));
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const probe = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
-  const provider = isRehearsed(settings)
-    ? offlineDemo(settings, tokenizer)
-    : configuredModels(settings, probe);
+  const provider = isDemo(settings) ? offlineDemo(settings, tokenizer) : configuredModels(settings, probe);
   const metricRegistry = settings.metrics === "off"
     ? undefined
     : (await import("@tare/session/internal/prometheus")).prometheus({ onError });
   const keepAlive = new CacheKeepAlive({
     now: store.now,
-    budgetUsdPerDay: keepWarm === "off" ? 0 : keepWarm,
-    spentUsd: await pingUsdOfToday(store),
+    budgetUsdPerDay: keepAliveBudget === "off" ? 0 : keepAliveBudget,
+    spentUsd: await keepAliveUsdOfToday(store),
     onError,
   });
   const prompts = promptOptions(settings, triggers);
@@ -143,6 +157,9 @@ export async function startServer(
     url: reachable(server.addr),
     instance,
     pid: Deno.pid,
+    settings: settingsDigests(environment, instance),
+    stored,
+    runsAlone,
   };
   await noteServer(data, noted).catch(onError);
   const url = serverUrl(server.addr);
@@ -187,7 +204,7 @@ function gatewayOf(
     forward: settings.forward,
     recall: !settings.off.includes("recall"),
     holdout: settings.holdout,
-    ...(settings.keepWarm !== "off" && { keepAlive }),
+    ...(settings.keepAlive !== "off" && { keepAlive }),
     limits: { bodyBytes: LIMITS.gatewayBytes },
     retention: {
       content: gatewayStoreMiB > 0,
@@ -251,7 +268,7 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
     advanced: {
       ...workspace.options.advanced,
       delegates: settings.delegate,
-      keepAlive: settings.keepWarm === "off" ? "off" : keepAlive,
+      keepAlive: settings.keepAlive === "off" ? "off" : keepAlive,
     },
   });
 }

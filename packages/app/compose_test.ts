@@ -8,7 +8,7 @@ import { scripted, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../../tests/crash/owner.ts";
 import { readSettings } from "./settings/settings.ts";
 import { connectTls, startServer } from "./compose.ts";
-import { REHEARSAL_NOTICE } from "./offline_demo.ts";
+import { DEMO_NOTICE } from "./offline_demo.ts";
 
 async function longestFile(folder: string): Promise<{ path: string; lines: number }> {
   let longest = { path: "", lines: 0 };
@@ -39,7 +39,7 @@ Deno.test("startServer() without a key reports it and answers with the offline d
     const settings = readSettings(["--port", "0", "--workspace", workspace, "--data", data], {});
     const server = await startServer(settings, (line) => logged.push(line));
     try {
-      assertStringIncludes(server.greeting, REHEARSAL_NOTICE);
+      assertStringIncludes(server.greeting, DEMO_NOTICE);
       assertStringIncludes(server.greeting, server.url);
       assertEquals((await (await fetch(`${server.url}/health`)).json()).status, "ok");
       const client = agentClient(server.url);
@@ -53,7 +53,7 @@ Deno.test("startServer() without a key reports it and answers with the offline d
       assertEquals(end?.type === "turn_end" && end.ledger.calls >= 5 && end.ledger.cachedTokens > 0, true);
       assertEquals(
         events.filter((event) => event.type === "warning").map((event) => event.message),
-        [REHEARSAL_NOTICE],
+        [DEMO_NOTICE],
       );
       const { path, lines } = await longestFile(join(workspace, "packages/loop"));
       assertStringIncludes(

@@ -18,7 +18,7 @@ export function greet(
   },
 ): string {
   const { apiKey, baseUrl = DEFAULT_PROVIDER.baseURL, mcp, messagesKey, messagesUrl, off, policy } = settings;
-  const { approvals, archive, database, keepWarm, token } = settings;
+  const { approvals, archive, database, keepAlive, token } = settings;
   const workspace = resolve(settings.workspace);
   const data = resolve(settings.data);
   const keysOf = (key: string | undefined, variable: string) =>
@@ -40,7 +40,7 @@ export function greet(
     page: `for conversations, token usage and the model's prompt: ${url}/` +
       (signIn === undefined ? "" : `#key=${signIn}`),
     owner: token === undefined
-      ? `signs in with the key in ${join(data, OWNER_FILE)}; tare keys page shows the address`
+      ? `signs in with the key in ${join(data, OWNER_FILE)}; tare page opens the page with it`
       : "signs in with TARE_TOKEN",
     sandbox: "by" in sandbox
       ? `commands run in ${sandbox.by}, ${networkOf(sandbox)}; access outside it needs approval`
@@ -49,8 +49,8 @@ export function greet(
     approvals: approvals &&
       (approvals.path ? `by the rules in ${approvals.path}` : "none: every call runs without approval"),
     policy: policy !== "planner" && policy,
-    keepAlive: keepWarm !== "off" && keepWarm > 0 &&
-      `cache keep-alive for idle conversations, for at most $${keepWarm} a day`,
+    keepAlive: keepAlive !== "off" && keepAlive > 0 &&
+      `cache keep-alive for idle conversations, for at most $${keepAlive} a day`,
     off: off.join(", "),
     sessions: `in ${database?.label ?? data}`,
     archive: archive && `large texts in s3://${archive.bucket}/${archive.prefix}`,

@@ -24,7 +24,8 @@ class Talk {
   readonly keepAlive: CacheKeepAlive;
   /** Pending timers and their due times. */
   readonly timers = new Map<() => void, number>();
-  readonly pings: { readonly atMs: number; readonly body: string; readonly headers: Headers }[] = [];
+  readonly keepAliveRequests: { readonly atMs: number; readonly body: string; readonly headers: Headers }[] =
+    [];
   /** Headers of all responses of the provider. */
   limits: Record<string, string> = {};
   readonly #messages: object[] = [];
@@ -61,9 +62,9 @@ class Talk {
       fetch: async (...args) => {
         const request = new Request(...args);
         const body = await request.clone().text();
-        const isPing = JSON.parse(body).max_tokens === 0;
-        if (isPing) this.pings.push({ atMs: this.nowMs, body, headers: request.headers });
-        const response = isPing && answer ? await answer(request) : await this.provider.fetch(request);
+        const isKeepAlive = JSON.parse(body).max_tokens === 0;
+        if (isKeepAlive) this.keepAliveRequests.push({ atMs: this.nowMs, body, headers: request.headers });
+        const response = isKeepAlive && answer ? await answer(request) : await this.provider.fetch(request);
         for (const [name, value] of Object.entries(this.limits)) response.headers.set(name, value);
         return response;
       },
@@ -115,7 +116,7 @@ class Talk {
   }
 
   async booked(): Promise<number> {
-    return (await this.gateway.sessions.overview()).all.pings;
+    return (await this.gateway.sessions.overview()).all.keepAliveRequests;
   }
 
   /** The provider's bill in cost units. */
@@ -150,9 +151,9 @@ async function away(ms: number, ...options: ConstructorParameters<typeof Talk>):
 Deno.test("cache keep-alive: an idle user's prompt stays cached within the budget, and the estimated saving matches the bill", async () => {
   const cold = await away(20 * MINUTE, {});
   const warm = await away(20 * MINUTE, { budgetUsdPerDay: 1 });
-  assertEquals([cold.pings.length, cold.timers.size, warm.timers.size], [0, 0, 0]);
-  assertEquals(warm.pings.map(({ atMs }) => atMs), [59 * MINUTE + 280 * SECOND]);
-  const [ping] = warm.pings;
+  assertEquals([cold.keepAliveRequests.length, cold.timers.size, warm.timers.size], [0, 0, 0]);
+  assertEquals(warm.keepAliveRequests.map(({ atMs }) => atMs), [59 * MINUTE + 280 * SECOND]);
+  const [ping] = warm.keepAliveRequests;
   assertEquals(JSON.parse(ping!.body).messages.slice(-2), [
     {
       role: "assistant",
@@ -162,14 +163,14 @@ Deno.test("cache keep-alive: an idle user's prompt stays cached within the budge
   ]);
   assertEquals([cold.served, warm.served > 24_000], [0, true]);
   const { all } = await warm.gateway.sessions.overview();
-  assertEquals([all.pings, all.pingCreditCostUnits > 25_000], [1, true]);
+  assertEquals([all.keepAliveRequests, all.keepAliveCreditCostUnits > 25_000], [1, true]);
   assertAlmostEquals(all.costUnits, warm.bill, 1e-6);
   // Only tokens that the provider adds around a reply are not claimed.
   const [claim, less] = [await claimed(warm), cold.bill - warm.bill];
   assert(claim <= less && claim > less - 5, `${claim} ${less}`);
   assertEquals(await claimed(cold), 0);
   const { input } = listPrice(MODEL)!;
-  assertAlmostEquals(all.pingUsd, all.pingCostUnits * input / 1e6, 1e-9);
+  assertAlmostEquals(all.keepAliveUsd, all.keepAliveCostUnits * input / 1e6, 1e-9);
 });
 
 Deno.test("cache keep-alive: the original request is repeated where a reply can't be continued, as long as it pays", async () => {
@@ -177,9 +178,12 @@ Deno.test("cache keep-alive: the original request is repeated where a reply can'
   const cold = await away(16 * MINUTE, {}, cut);
   const warm = await away(16 * MINUTE, { budgetUsdPerDay: 1 }, cut);
   const first = 59 * MINUTE + 280 * SECOND;
-  assertEquals(warm.pings.map(({ atMs }) => atMs), [0, 280, 560].map((more) => first + more * SECOND));
-  assertEquals(new Set(warm.pings.map(({ body }) => body)).size, 1);
-  const { max_tokens, stream, messages } = JSON.parse(warm.pings[0]!.body);
+  assertEquals(
+    warm.keepAliveRequests.map(({ atMs }) => atMs),
+    [0, 280, 560].map((more) => first + more * SECOND),
+  );
+  assertEquals(new Set(warm.keepAliveRequests.map(({ body }) => body)).size, 1);
+  const { max_tokens, stream, messages } = JSON.parse(warm.keepAliveRequests[0]!.body);
   assertEquals([max_tokens, stream, messages.length], [0, false, 119]);
   assertEquals([cold.served, warm.served > 24_000], [0, true]);
   assertAlmostEquals(await claimed(warm), cold.bill - warm.bill, 1e-6);
@@ -204,7 +208,7 @@ Deno.test("cache keep-alive: no requests without a budget, or for deleted and en
     await talk.turns(60, headers);
     assertEquals([name, talk.timers.size], [name, canRequest ? 1 : 0]);
     await talk.pause(20 * MINUTE);
-    assertEquals([name, talk.timers.size, talk.pings.length], [name, 0, 0]);
+    assertEquals([name, talk.timers.size, talk.keepAliveRequests.length], [name, 0, 0]);
     await talk.gateway.close();
   }
 
@@ -213,7 +217,7 @@ Deno.test("cache keep-alive: no requests without a budget, or for deleted and en
   assertEquals(talk.timers.size, 1);
   await talk.pause(4 * MINUTE);
   await talk.turns(1);
-  assertEquals([talk.timers.size, talk.pings.length], [1, 0]);
+  assertEquals([talk.timers.size, talk.keepAliveRequests.length], [1, 0]);
   talk.limits = { "anthropic-ratelimit-requests-remaining": "0" };
   await talk.turns(1);
   assertEquals(talk.timers.size, 0);
@@ -229,7 +233,7 @@ Deno.test("cache keep-alive: no requests without a budget, or for deleted and en
   await talk.turns(60);
   assertEquals(talk.timers.size, 1);
   await talk.gateway.close();
-  assertEquals([talk.timers.size, talk.pings.length], [0, 0]);
+  assertEquals([talk.timers.size, talk.keepAliveRequests.length], [0, 0]);
 });
 
 Deno.test("cache keep-alive: a conversation kept on request stays cached without a budget, at the reported maximum cost", async () => {
@@ -238,17 +242,17 @@ Deno.test("cache keep-alive: a conversation kept on request stays cached without
     await talk.turns(60, headers);
     const { sessions: [only] } = (await talk.gateway.sessions.list({ limit: 1 }))!;
     const keepWarm = async () => (await talk.gateway.sessions.open(only!.id))!.keepFor(15 * MINUTE);
-    const keptWarm = await keepWarm();
-    assert(typeof keptWarm === "object" && keptWarm.untilMs === talk.nowMs + 15 * MINUTE);
+    const kept = await keepWarm();
+    assert(typeof kept === "object" && kept.untilMs === talk.nowMs + 15 * MINUTE);
     await talk.pause(15 * MINUTE);
     await talk.say("I am back.", headers);
     // One request extends the cache to an hour.
-    assertEquals([talk.pings.length, talk.served > 24_000], [1, true]);
+    assertEquals([talk.keepAliveRequests.length, talk.served > 24_000], [1, true]);
     const { all } = await talk.gateway.sessions.overview();
-    assert(all.pingUsd > 0 && all.pingUsd <= keptWarm.maxUsd, `${all.pingUsd} of ${keptWarm.maxUsd}`);
+    assert(all.keepAliveUsd > 0 && all.keepAliveUsd <= kept.maxUsd, `${all.keepAliveUsd} of ${kept.maxUsd}`);
     // The budget of time is used up, and then the cache expires.
     await talk.pause(15 * MINUTE);
-    assertEquals([talk.pings.length, talk.timers.size, await keepWarm()], [1, 0, "nothing held"]);
+    assertEquals([talk.keepAliveRequests.length, talk.timers.size, await keepWarm()], [1, 0, "nothing held"]);
     await talk.gateway.close();
   }
 });
@@ -261,7 +265,7 @@ Deno.test("cache keep-alive: requests use the client's key and headers, as separ
   await talk.turns(60, { ...KEY, "idempotency-key": "once", "anthropic-beta": "some-beta" });
   await talk.pause(20 * MINUTE);
   assertEquals(
-    talk.pings.map(({ headers }) =>
+    talk.keepAliveRequests.map(({ headers }) =>
       ["x-api-key", "anthropic-beta", "anthropic-version", "idempotency-key"].map((name) => headers.get(name))
     ),
     [["sk", "some-beta", "2023-06-01", null]],

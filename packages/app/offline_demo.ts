@@ -1,15 +1,14 @@
 import { openaiModel } from "@tare/loop/openai";
 import { profileNamed } from "@tare/planner";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import { rehearsal, simulator } from "@tare/simulator";
+import { demoModel, simulator } from "@tare/simulator";
 import type { Tokenizer } from "@tare/tiktoken";
 import { type AgentModels, USUAL_WINDOW } from "./providers.ts";
 import { lazily } from "./lazily.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** Notice at the server's start and in every turn without a provider. */
-export const REHEARSAL_NOTICE =
-  "no language model is configured; an offline demo model with fixed rules answers";
+export const DEMO_NOTICE = "no language model is configured; an offline demo model with fixed rules answers";
 
 /** Requests to it stay in this process. */
 const BASE_URL = "http://127.0.0.1/v1";
@@ -21,11 +20,11 @@ export function offlineDemo(
 ): AgentModels {
   const profile = settings.profile?.profile ?? profileNamed(DEFAULT_PROVIDER.profile);
   const provider = lazily(async () =>
-    simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
+    simulator({ model: { demoModel: demoModel() }, profile, tokenizer: await tokenizer() })
   );
   const send: typeof fetch = async (input, init) => await (await provider()).fetch(new Request(input, init));
   return {
-    model: "rehearsal",
+    model: "demo",
     ask: (model) => openaiModel({ model, baseURL: BASE_URL, fetch: send }),
     efforts: () => [],
     supportsImages: () => false,
@@ -33,6 +32,6 @@ export function offlineDemo(
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,
     assumesWindow: () => settings.windowTokens === undefined,
-    notice: REHEARSAL_NOTICE,
+    notice: DEMO_NOTICE,
   };
 }

@@ -53,7 +53,7 @@ export function hasChatProvider({ apiKey, baseUrl }: ProviderSettings): boolean 
   return apiKey !== undefined || baseUrl !== undefined;
 }
 
-export function isRehearsed(settings: ProviderSettings): boolean {
+export function isDemo(settings: ProviderSettings): boolean {
   return !hasChatProvider(settings) && settings.messagesKey === undefined && settings.model === undefined;
 }
 
@@ -270,8 +270,8 @@ export function serverProfile(
   const ask = async () => {
     probedAt = now();
     const late = new AbortController();
-    let looked = 0;
-    const looks = setInterval(() => ++looked === MAX_CHECKS && late.abort(), CHECK_MS);
+    let inspected = 0;
+    const looks = setInterval(() => ++inspected === MAX_CHECKS && late.abort(), CHECK_MS);
     try {
       const response = await fetch(`${baseURL.replace(/\/+$/, "")}/models`, {
         headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }) },

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { listPrice, profileNamed } from "@tare/planner";
-import { configuredModels, isRehearsed, priceOf, type ProviderSettings, serverProfile } from "./providers.ts";
+import { configuredModels, isDemo, priceOf, type ProviderSettings, serverProfile } from "./providers.ts";
 import { readSettings } from "./settings/settings.ts";
 
 const OPENAI = "https://api.openai.com/v1";
@@ -161,13 +161,13 @@ Deno.test("configuredModels() uses the configured protocol, else that of address
   ]);
 });
 
-Deno.test("isRehearsed() returns true only if no provider is configured", () => {
-  assertEquals(isRehearsed(settings({})), true);
+Deno.test("isDemo() returns true only if no provider is configured", () => {
+  assertEquals(isDemo(settings({})), true);
   // The gateway's address alone doesn't configure an agent.
-  assertEquals(isRehearsed(settings({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1" })), true);
-  assertEquals(isRehearsed(settings({ ANTHROPIC_API_KEY: "k" })), false);
-  assertEquals(isRehearsed(settings({ OPENAI_BASE_URL: "http://127.0.0.1:1/v1" })), false);
-  assertEquals(isRehearsed(settings({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1", TARE_MODEL: "m" })), false);
+  assertEquals(isDemo(settings({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1" })), true);
+  assertEquals(isDemo(settings({ ANTHROPIC_API_KEY: "k" })), false);
+  assertEquals(isDemo(settings({ OPENAI_BASE_URL: "http://127.0.0.1:1/v1" })), false);
+  assertEquals(isDemo(settings({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1", TARE_MODEL: "m" })), false);
 });
 
 const HERE = "http://127.0.0.1:8080/v1/";

@@ -221,7 +221,7 @@ export function agentClient(url: string, token?: string) {
       api.json("POST /sessions/{id}/undo", { path: { id }, body }),
     redo: (id: string, body: Body<"POST /sessions/{id}/redo">) =>
       api.json("POST /sessions/{id}/redo", { path: { id }, body }),
-    keepWarm: (id: string, minutes: number) =>
+    keepAlive: (id: string, minutes: number) =>
       api.json("POST /sessions/{id}/keep_alive", { path: { id }, body: { minutes } }),
     exportSession: async (id: string, format: "lines" | "html" = "lines") =>
       bodyOf(await api.send("GET /sessions/{id}/export", { path: { id }, query: { format } })),

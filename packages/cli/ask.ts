@@ -60,14 +60,14 @@ async function ask(
   const columns = () => isSeen ? Deno.consoleSize().columns : undefined;
   const height = () => isSeen ? Deno.consoleSize().rows : undefined;
   const line = isSeen ? waitingLine({ write, columns, height }) : undefined;
-  const isColoured = isSeen && !Deno.noColor;
+  const isColored = isSeen && !Deno.noColor;
   // Read from the start, so that earlier input doesn't answer an approval request.
   const keys = line && keyboard();
   const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
-  const approvalPrompt = line && lines && askUser(lines, { write: line.write, isColoured });
+  const approvalPrompt = line && lines && askUser(lines, { write: line.write, isColored });
   const put = approvalPrompt?.write ?? line?.write ?? write;
   const print = eventPrinter(put, {
-    isColoured,
+    isColored,
     ...(isSeen && { columns: columns() || 100 }),
     ...(line && { showAbove: line.above }),
   });

@@ -15,7 +15,7 @@ Deno.test("commandLine() throws with the known options", () => {
   const outputOf = (...args: string[]) =>
     assertThrows(() => commandLine({ ...CONFIG, args }), RangeError).message;
   const right = "Its options are --session, --help.";
-  assertEquals(outputOf("--colour"), `Cannot parse the command line: Unknown option '--colour'. ${right}`);
+  assertEquals(outputOf("--color"), `Cannot parse the command line: Unknown option '--color'. ${right}`);
   assertEquals(
     outputOf("--help=yes"),
     `Cannot parse the command line: Option '-h, --help' does not take an argument. ${right}`,

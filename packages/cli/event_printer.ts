@@ -49,7 +49,7 @@ function newestRows(output: string, columns: number) {
 /**
  * Returns a printer of a turn's events: steps, calls, changed files, and at the end the ledger in one line.
  *
- * @param options.isColoured Whether to color changes and render replies as Markdown. Default: false.
+ * @param options.isColored Whether to color changes and render replies as Markdown. Default: false.
  * @param options.columns Width of the terminal. Default: 100.
  * @param options.showAbove Shows the last rows of a running call's output. Default: the whole output is printed.
  * @param options.plan The model's current plan.
@@ -57,7 +57,7 @@ function newestRows(output: string, columns: number) {
 export function eventPrinter(
   write: (text: string) => void,
   options: {
-    readonly isColoured?: boolean;
+    readonly isColored?: boolean;
     readonly columns?: number;
     readonly showAbove?: (rows: RenderRows | undefined) => void;
     readonly plan?: WorkPlan | undefined;
@@ -71,7 +71,7 @@ export function eventPrinter(
     write(text);
     if (text !== "") lineOpen = !text.endsWith("\n");
   };
-  const drawn = options.isColoured ? drawnMarkdown(put, options) : undefined;
+  const drawn = options.isColored ? drawnMarkdown(put, options) : undefined;
   const line = (text: string) => {
     drawn?.end();
     put(`${lineOpen ? "\n" : ""}${printableText(text)}\n`);

@@ -25,7 +25,7 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
     printed([
       { type: "turn_start", input: "q" },
       { type: "step_start", step: 1 },
-      { type: "warning", message: "a rehearsal model answers" },
+      { type: "warning", message: "a demo model answers" },
       { type: "reasoning_delta", step: 1, text: "hm" },
       { type: "text_delta", step: 1, text: "I look " },
       { type: "text_delta", step: 1, text: "around." },
@@ -58,7 +58,7 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
     ]).split("\n"),
     [
       "── step 1",
-      "! a rehearsal model answers",
+      "! a demo model answers",
       "I look around.",
       `→ f {"a": "${"x".repeat(98)}…`,
       `← f {"a": "${"x".repeat(44)}…: error, 1,234 bytes, 3 ms`,
@@ -270,7 +270,7 @@ Deno.test("eventPrinter() renders replies as Markdown if colored", () => {
     { type: "warning", message: "w" },
   ];
   assertEquals(
-    printed(events, { isColoured: true }),
+    printed(events, { isColored: true }),
     "\x1b[1m\x1b[4mOne\x1b[24m\x1b[22m\nA \x1b[1mword\x1b[22m and **more\n→ f **\n| a |\n! w\n",
   );
   assertEquals(printed(events), "# One\nA **word** and **more\n→ f **\n| a |\n! w\n");

@@ -15,11 +15,11 @@ export const MECHANISM_NAMES: Readonly<Record<keyof Mechanisms, string>> = {
 export const STATE_NAMES: Readonly<
   Record<ResponseOf<"GET /sessions/{id}/prompt">["blocks"][number]["state"], string>
 > = {
-  alive: "visible",
+  visible: "visible",
   deduplicated: "deduplicated",
-  elided: "evicted",
+  replaced: "evicted",
   truncated: "truncated",
-  summarised: "summarized",
+  summarized: "summarized",
   evicted: "evicted with its turn",
   compact: "compact",
 };

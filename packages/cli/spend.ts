@@ -22,7 +22,7 @@ const PARTS: Readonly<Record<keyof CallReport["spent"]["costUnits"], string>> = 
   changed: "changed",
   lost: "dropped",
   output: "output",
-  ping: "keep-alive",
+  keepAlive: "keep-alive",
 };
 
 const WORDS =
@@ -59,7 +59,7 @@ function totalsTable(
   const unit = isPriced ? "Usd" : "CostUnits";
   const format = isPriced ? inDollars : formatCount;
   const parts = SPENT_ON.filter((part) =>
-    (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
+    (isPriced || part !== "output") && (all.keepAliveRequests > 0 || part !== "keepAlive")
   );
   return table(
     [name, isPriced ? "dollars" : "cost units", "calls", ...parts.map((part) => PARTS[part]), "no price"],

@@ -3,7 +3,7 @@ import { gateway } from "@tare/gateway";
 import { call, completion, gatewayed, OPTIONS, post, READ } from "./fixture_test.ts";
 import { functionCall, responsesUpstream, textItems } from "./responses_fixture_test.ts";
 
-Deno.test("gateway() recognises sessions by name or content, forks and subagents", async () => {
+Deno.test("gateway() recognizes sessions by name or content, forks and subagents", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Hi" }));
   const ask = async (texts: string[], headers: Record<string, string> = {}) => {
     const messages = texts.map((content, at) => ({

@@ -26,7 +26,9 @@ async function compactedAt(agent: string, windowTokens: number) {
   }
   const { sessions: [only] } = (await sessions.list({ limit: 10 }))!;
   const calls = await (await sessions.open(only!.id))!.calls();
-  return calls.flatMap(({ without }, at) => without?.compacts ? [calls[at - 1]!.without!.promptTokens] : []);
+  return calls.flatMap(({ baseline }, at) =>
+    baseline?.compacts ? [calls[at - 1]!.baseline!.promptTokens] : []
+  );
 }
 
 Deno.test("baseline: clients compact where their agent does, with the requested reply length", async () => {

@@ -17,7 +17,7 @@ const FIRST_WORD = /^([^_\-.:/]+)[_\-.:/]/;
 
 /**
  * Returns the names of the functions that are not deferred in a session that begins with this request; `undefined` if
- * deferring doesn't pay, or the client itself defers tools. Only tools of servers are deferred, recognised by a common
+ * deferring doesn't pay, or the client itself defers tools. Only tools of servers are deferred, recognized by a common
  * first word: an agent's instructions rely on its own.
  */
 export function functionsInFront(

@@ -1,5 +1,5 @@
 /**
- * A gateway in front of any client or agent: forwards its model calls to a provider with the parts of each prompt that
+ * A gateway for any client or agent: forwards model calls to a provider with the parts of each prompt that
  * are worth their cost, as a function from request to response.
  *
  * @example
@@ -129,7 +129,7 @@ const UPSTREAM: NeededOptions<GatewayUpstream> = {
  *
  * | request header | effect |
  * |---|---|
- * | `x-tare-session` | name of its session; default: recognised by content |
+ * | `x-tare-session` | name of its session; default: recognized by content |
  * | `x-tare: off` | forwarded unchanged |
  * | `x-tare: dry-run` | its session is forwarded unchanged, and its ledger records the estimated saving; one that was edited before stays unchanged from then on |
  *

@@ -61,7 +61,7 @@ Deno.test("cache prediction: changed instructions and a first message share thei
   }
 });
 
-Deno.test("cache prediction: a summary request's prompt counts for a session recognised by its end", async () => {
+Deno.test("cache prediction: a summary request's prompt counts for a session recognized by its end", async () => {
   const { fetch } = gatewayed(() => completion({ content: "Done." }), {
     upstreams: {
       chat: { ...UPSTREAM, profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } },

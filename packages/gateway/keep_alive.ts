@@ -1,5 +1,5 @@
 import { CacheKeepAlive } from "@tare/session";
-import type { Pingable } from "@tare/session/internal";
+import type { KeepAliveTarget } from "@tare/session/internal";
 import { usageTotals } from "@tare/session/internal/report";
 import { listPrice } from "@tare/planner";
 import type { WireReply } from "@tare/wire/internal";
@@ -28,27 +28,29 @@ const ONE_REQUEST_HEADERS: readonly string[] = ["idempotency-key", "x-stainless-
  * Returns how a conversation's cache is kept alive after a turn, from the call that ended it; `undefined` if its
  * protocol can't, or the provider's quota is exhausted.
  */
-export function pingableOf(
+export function keepAliveTarget(
   { session, client, request: wire }: Pick<GatewayTurn, "session" | "client" | "request">,
   { request, body, response, reply, isStream, ...rest }: EndedTurn & Pick<WireReply, "callsClient"> & {
     /** Whether the session in memory is still the newest. */
     readonly isCurrent: () => Promise<boolean>;
-    readonly onRecorded: Pingable["onRecorded"];
+    readonly onRecorded: KeepAliveTarget["onRecorded"];
   },
   options: Pick<GatewayOptions, "fetch" | "upstreams">,
-): Pingable | undefined {
+): KeepAliveTarget | undefined {
   const { protocol, model } = wire;
-  const { pings } = protocol;
-  if (!pings || pings.mustReply(wire) || pings.isLimitExhausted(response.headers)) return undefined;
+  const { keepAlive } = protocol;
+  if (!keepAlive || keepAlive.mustReply(wire) || keepAlive.isLimitExhausted(response.headers)) {
+    return undefined;
+  }
   const upstream = upstreamOf(protocol, options);
-  const answer = pings.readAnswerBlocks(body, reply, isStream);
+  const answer = keepAlive.readAnswerBlocks(body, reply, isStream);
   // Releases the client's connection and body.
   const { url, method } = request;
   const headers = new Headers(request.headers);
   for (const name of ONE_REQUEST_HEADERS) headers.delete(name);
   const incoming = new Request(url, { method, headers });
   const { price = listPrice } = upstream;
-  const isSubscribed = upstream.apiKey === undefined && pings.isSubscription(headers);
+  const isSubscribed = upstream.apiKey === undefined && keepAlive.isSubscription(headers);
   let isOver = false;
   return {
     session: session.session,
@@ -64,19 +66,19 @@ export function pingableOf(
     consent: isSubscribed ? "requested" : "budget",
     bytes: body.length + (answer ?? []).reduce((sum, block) => sum + 2 * block.length, 0),
     price: () => price(model),
-    async ping(type, signal) {
+    async send(type, signal) {
       if (isOver || !await rest.isCurrent()) return undefined;
       const call = {
         ...{ upstream, request: incoming, auth: protocol.auth, signal },
-        body: pings.write(body, type === "upgrade" ? answer : undefined),
+        body: keepAlive.write(body, type === "upgrade" ? answer : undefined),
       };
       const response = await askUpstream(protocol.path, call, options);
       if (!response.ok) {
         await response.body?.cancel();
         return REFUSALS.includes(response.status) ? "refused" : undefined;
       }
-      isOver = pings.isLimitExhausted(response.headers);
-      return pings.readUsage(new Uint8Array(await response.arrayBuffer()));
+      isOver = keepAlive.isLimitExhausted(response.headers);
+      return keepAlive.readUsage(new Uint8Array(await response.arrayBuffer()));
     },
     onRecorded: rest.onRecorded,
   };
@@ -95,7 +97,7 @@ export class SubAgents {
   readonly #subagents = new LRUCache<string, true>({ max: MAX_KNOWN });
 
   /** Notes a request of a client that gives each conversation a key. */
-  asks({ id, facts: { scope }, session }: Asking): void {
+  recordRequest({ id, facts: { scope }, session }: Asking): void {
     const waiting = this.#waiting.get(scope);
     if (waiting === id) this.#waiting.delete(scope);
     else if (waiting !== undefined && usageTotals.days(session.state.days).calls === 0) {

@@ -76,7 +76,7 @@ function claude() {
   return { ask, work, ledger };
 }
 
-Deno.test("sessions: Claude Code's compaction and the history after it are recognised", async () => {
+Deno.test("sessions: Claude Code's compaction and the history after it are recognized", async () => {
   const { ask, work, ledger } = claude();
   const { messages, last } = await work();
   assertMatch(JSON.stringify(last.body.messages), /\[elided: Bash result/);

@@ -168,7 +168,7 @@ Deno.test("compaction: evicted content is omitted from a transcript that is too 
   ]);
 });
 
-Deno.test("compaction: the provider's own compaction and its opaque history are recognised", async () => {
+Deno.test("compaction: the provider's own compaction and its opaque history are recognized", async () => {
   const { ask, work, ledger } = codexGateway(
     answers([{ type: "compaction", id: "cmp_1", encrypted_content: "gAAAA-opaque" }]),
   );
@@ -183,7 +183,7 @@ Deno.test("compaction: the provider's own compaction and its opaque history are 
   assertEquals([next.request?.input, next.session, (await ledger()).compactions], [fresh, last.session, 1]);
 });
 
-Deno.test("compaction: an instruction at the end of a history with tools is recognised", async () => {
+Deno.test("compaction: an instruction at the end of a history with tools is recognized", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     JSON.stringify(messages.at(-1)).includes("TEXT ONLY") ? `<summary>\n${SUMMARY}\n</summary>` : "Go on."
   );
@@ -226,7 +226,7 @@ Deno.test("compaction: a summary request with other instructions and no tools co
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
-Deno.test("compaction: a summary of a transcript is recognised by its quotes, without a session name", async () => {
+Deno.test("compaction: a summary of a transcript is recognized by its quotes, without a session name", async () => {
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const transcript = [
@@ -295,7 +295,7 @@ Deno.test("sessions: a history that grew during its compaction continues", async
   assertEquals([sessions, compactions], [1, 1]);
 });
 
-Deno.test("compaction: an instruction after a history with another beginning is recognised after a restart", async () => {
+Deno.test("compaction: an instruction after a history with another beginning is recognized after a restart", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUMMARIZE ? SUMMARY : "Go on."
   );
@@ -311,7 +311,7 @@ Deno.test("compaction: an instruction after a history with another beginning is 
   assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
 });
 
-Deno.test("sessions: titles and summaries change no session that is recognised by content, key or name", async () => {
+Deno.test("sessions: titles and summaries change no session that is recognized by content, key or name", async () => {
   const title = [
     { role: "system", content: "You are a title generator. You output ONLY a thread title." },
     { role: "user", content: "Generate a title for this conversation:" },
@@ -414,7 +414,7 @@ Deno.test("sessions: a session begins with its first turn, whatever preceded it 
     // Earlier requests are not reported as changed or expired.
     const [, , , { uncached = [], changed = null } = {}, { changed: later = null } = {}] = calls;
     assertEquals([uncached.map(({ cause }) => cause), changed, later], [["first_call"], null, null]);
-    const alone = calls.slice(0, 4).map(({ without, costUnits }) => [without?.costUnits, costUnits]);
+    const alone = calls.slice(0, 4).map(({ baseline, costUnits }) => [baseline?.costUnits, costUnits]);
     assertEquals(alone, Array(4).fill([900, 900]));
     const { planned } = await ledger();
     assertEquals([planned.sessions, planned.costUnits], [1, 4_500]);

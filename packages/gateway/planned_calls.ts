@@ -573,7 +573,7 @@ interface Sent {
 }
 
 /**
- * Returns the error for a prompt beyond the window, in words that clients recognise: some then compact.
+ * Returns the error for a prompt beyond the window, in words that clients recognize: some then compact.
  */
 function refuseTooLong(protocol: Protocol, error: PromptTooLong, turn: GatewayTurn): Response {
   const { promptTokens, windowTokens, message } = error;

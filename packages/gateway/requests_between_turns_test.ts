@@ -148,7 +148,7 @@ function listOf(body: JsonRecord, name: string): readonly Json[] {
 }
 
 /** A request that is no turn, and when it is sent. */
-interface Beside {
+interface BetweenTurns {
   readonly kind: string;
   readonly at: number;
   /** Before that request, during its answer, or before it with a later answer. */
@@ -199,7 +199,7 @@ async function outcome(
   { dialect, manner, besides = [], restarts = [] }: {
     readonly dialect: Dialect;
     readonly manner: Manner;
-    readonly besides?: readonly Beside[];
+    readonly besides?: readonly BetweenTurns[];
     readonly restarts?: readonly number[];
   },
 ): Promise<Outcome> {
@@ -247,7 +247,7 @@ async function outcome(
   let opened: HttpGateway = open();
   const send = (number: string, { path, body }: Pick<SentRequest, "path" | "body">, headers = {}) =>
     opened.fetch(post(body, { ...headers, "x-number": number }, path))!;
-  const begin = async ({ kind, id, at }: Beside, number: string) => {
+  const begin = async ({ kind, id, at }: BetweenTurns, number: string) => {
     const request = KINDS[kind]!(turns[at]!, dialect, FIELDS[name]!);
     const others = id === "other" ? { "x-session-id": "ses_other" } : {};
     const { prompt_cache_key: _, metadata: __, ...anonymous } = request.body;
@@ -333,7 +333,7 @@ function waiting(one: Pick<UnderWay, "reply" | "isTurn" | "isElsewhere" | "recal
 /**
  * Returns a request that adds nothing of the next turn's prompt to the cache, which would change costs and rewrites.
  */
-const cold = (beside: Beside): Beside => {
+const cold = (beside: BetweenTurns): BetweenTurns => {
   if (!ALIKE.includes(beside.kind)) return beside;
   return { ...beside, id: "same", when: beside.at > 0 && beside.when === "before" ? "during" : beside.when };
 };

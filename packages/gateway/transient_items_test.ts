@@ -69,7 +69,7 @@ for (const dialect of DIALECTS) {
         const store = memoryStore();
         let one: HttpGateway | undefined;
         return await play(requests(dialect, tail, headers), dialect, async (at, options) => {
-          // A first message that ends in another text is recognised after a restart once it has been answered.
+          // A first message that ends in another text is recognized after a restart once it has been answered.
           if (isRestarted && at > 1) {
             await one?.close();
             one = undefined;

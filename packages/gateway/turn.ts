@@ -185,7 +185,7 @@ export class GatewayTurn {
       ...this.#added,
     ];
     const { items: spelled, deferred } = this.#withFound(all);
-    const { items, messages, isRespelled } = session.recognise(spelled, { isTurn });
+    const { items, messages, isRespelled } = session.recognize(spelled, { isTurn });
     const history = { messages, tools: this.#tools(recall) };
     const own = isRespelled ? messagesOf(spelled) : history.messages;
     if (prompts) {

@@ -38,11 +38,11 @@ import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront } from "./deferral.ts";
-import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_alive.ts";
+import { type EndedTurn, keepAliveTarget, keyOf, SubAgents } from "./keep_alive.ts";
 import { type Followed, RequestCache } from "./request_cache.ts";
 import type { SetOptions } from "./options.ts";
 import { countInstructions, hasAnswers, textOf } from "./sessions/history.ts";
-import type { Compaction, GatewaySession, Making, Recognised, SessionFacts } from "./sessions/session.ts";
+import type { Compaction, GatewaySession, Making, Recognized, SessionFacts } from "./sessions/session.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./http.ts";
@@ -125,7 +125,7 @@ export class Turns {
     const { telemetry, onError } = this.#options;
     telemetry.failedOpen("store");
     if (!isFirst) return;
-    const what = "Requests continue without it; after a restart a session may be recognised as a new one.";
+    const what = "Requests continue without it; after a restart a session may be recognized as a new one.";
     onError?.(new Error(`Cannot store sessions: ${reasonOf(error)}. ${what}`, { cause: error }));
   }
 
@@ -136,19 +136,19 @@ export class Turns {
     { request, by }: Pick<Call, "request" | "by">,
   ): Promise<string> {
     const client = clientOf(protocol, request, by);
-    const known = this.#cache.followed(client, id) ?? await this.#lookFor(id, protocol, client);
+    const known = this.#cache.followed(client, id) ?? await this.#find(id, protocol, client);
     return known ? encodeURIComponent(known.upstreamId) : id;
   }
 
   /** Loads the session of a response and returns the response. */
-  async #lookFor(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
+  async #find(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
     if (!this.#options.store) return undefined;
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
     const countTokens = await this.#counter();
     const readers = this.#cache.readers(client);
     const prompts = this.#promptsOf(protocol, { client, countTokens });
-    const looked = { client, ...nothing, countTokens, prompts };
-    await this.sessions.look(looked, { follows: id, protocol, readers });
+    const inspected = { client, ...nothing, countTokens, prompts };
+    await this.sessions.inspect(inspected, { follows: id, protocol, readers });
     return this.#cache.followed(client, id);
   }
 
@@ -185,7 +185,7 @@ export class Turns {
     const choosesTools = !hints.forbidsTools && !(hints.forcesTool && !hasAnswers(wire.items));
     const hasTools = (wire.tools ?? []).length > 0 && choosesTools;
     const ttlMs = protocol.cacheTtlMs?.(wire);
-    const recognised: Recognised = {
+    const recognized: Recognized = {
       client,
       by,
       scope: hashOf([client, key ?? null]),
@@ -201,26 +201,26 @@ export class Turns {
       prompts: this.#promptsOf(protocol, { client, countTokens }),
     };
     const { sessions } = this;
-    await sessions.look(recognised, { follows, protocol, readers });
+    await sessions.inspect(recognized, { follows, protocol, readers });
     const followed = follows === undefined ? undefined : this.#cache.followed(client, follows);
     const found = sessions.held.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
     const oneShot = found ? undefined : oneShotOf(wire, {
       ...(purpose && { purpose }),
       hasTools,
-      isNamed: recognised.name !== undefined,
+      isNamed: recognized.name !== undefined,
       isKeyed: key !== undefined,
-      about: () => sessions.about(recognised),
+      about: () => sessions.about(recognized),
     });
     const { about, isFirst = false } = oneShot ?? {};
     if (oneShot && !about && (counts || !isFirst)) return undefined;
     const precedes = isFirst && !counts;
     const session = found ??
-      (precedes ? sessions.precede(recognised) : about?.known ?? sessions.sessionOf(recognised));
-    if (this.#keepAlive && protocol.pings && !counts && (!oneShot || precedes)) {
+      (precedes ? sessions.precede(recognized) : about?.known ?? sessions.sessionOf(recognized));
+    if (this.#keepAlive && protocol.keepAlive && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#keepAlive.cancelNext(session.id);
       // A subagent without tools begins with a request that may be no turn.
-      if (recognised.isKeyed) this.#subAgents.asks(session);
+      if (recognized.isKeyed) this.#subAgents.recordRequest(session);
     }
     session.addRequest({ atMs: now(), ...((!oneShot || precedes) && { model: wire.model }) });
     if (isDryRun && !session.facts.holdout) session.revert();
@@ -279,7 +279,7 @@ export class Turns {
   /** Returns the functions that are not deferred in a new session; `undefined` if none is deferred. */
   #functionsInFront(
     wire: WireRequest,
-    { client, session, countTokens }: Pick<Recognised, "countTokens"> & {
+    { client, session, countTokens }: Pick<Recognized, "countTokens"> & {
       readonly client: string;
       readonly session: GatewaySession;
     },
@@ -354,7 +354,7 @@ export class Turns {
   /** Whether keep-alive may follow a turn: not for one-shot requests, the holdout and subagents. */
   allowsKeepAlive({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
     const { facts: { holdout } } = session;
-    return this.#keepAlive !== undefined && protocol.pings !== undefined && oneShot === undefined &&
+    return this.#keepAlive !== undefined && protocol.keepAlive !== undefined && oneShot === undefined &&
       !holdout &&
       !this.#subAgents.has(session);
   }
@@ -364,15 +364,15 @@ export class Turns {
     const { session, request: { model } } = turn;
     if (call.callsClient) this.#subAgents.calls(session);
     const rates = this.#ratesOf(turn);
-    const pingable = pingableOf(turn, {
+    const target = keepAliveTarget(turn, {
       ...call,
       isCurrent: async () => this.sessions.isCurrent(session) && await this.sessions.isNewest(session),
       onRecorded: (entry) => {
-        this.recordTotals(session, usageTotals.ping(entry, rates), { model });
+        this.recordTotals(session, usageTotals.keepAlive(entry, rates), { model });
         this.sessions.save(session);
       },
     }, this.#options);
-    if (pingable) this.#keepAlive?.waits(pingable);
+    if (target) this.#keepAlive?.waits(target);
   }
 
   recordTotals(
@@ -411,8 +411,10 @@ export class Turns {
       rates,
       rewrites: purpose === "turn" ? session.session.state.unsent : [],
     });
-    const pingCreditCostUnits = entry?.keepAlive?.creditCostUnits ?? 0;
-    this.recordTotals(session, { ...usageTotals.call(made), pingCreditCostUnits, savedTokens }, { model });
+    const keepAliveCreditCostUnits = entry?.keepAlive?.creditCostUnits ?? 0;
+    this.recordTotals(session, { ...usageTotals.call(made), keepAliveCreditCostUnits, savedTokens }, {
+      model,
+    });
     session.session.note(made);
     return made;
   }
@@ -459,7 +461,7 @@ export class Turns {
   #promptsOf(
     protocol: Protocol,
     { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
-  ): Recognised["prompts"] {
+  ): Recognized["prompts"] {
     const { recall = true, planning = {} } = this.#options;
     const { mechanisms = {} } = planning;
     const { truncate = true } = mechanisms;
@@ -539,7 +541,7 @@ const TALK = "(?<![\\w/-])(?:conversation|context|chat|session|history|transcrip
 const ASKS_FOR_SUMMARY = new RegExp(`${SUMMARY}[^.]{0,80}${TALK}|${TALK}[^.]{0,80}${SUMMARY}`, "i");
 
 /**
- * Recognises requests for summaries, titles and the like; returns `undefined` for a turn. Such a request is marked as
+ * Recognizes requests for summaries, titles and the like; returns `undefined` for a turn. Such a request is marked as
  * one; or allows only the shortest reply; or has no tools although the conversation does; or its last message, after a
  * known conversation, is a summary instruction of a program's length. A first request without tools may be for a title,
  * or be the first turn of a chat: a later turn that continues it decides.

@@ -154,7 +154,7 @@ Deno.test("window: a long history is reduced to the window in its first request"
   }
 });
 
-Deno.test("window: a million tokens are recognised by beta header or model name", async () => {
+Deno.test("window: a million tokens are recognized by beta header or model name", async () => {
   const million = { "anthropic-beta": "oauth-2025-04-20,context-1m-2025-08-07" };
   const whole = async (given: Partial<Parameters<typeof firstSight>[0]>) => {
     const { received, sent } = await firstSight({ results: 60, profile: "local", ...given });

@@ -202,8 +202,8 @@ export interface AnsweredCall {
 }
 
 /**
- * Cost of a turn, with the context hook's calls, in tokens. Incomplete replies are estimated, refused requests
- * excluded. Cost units and dollars are absent unless known for every call.
+ * Cost of a turn in tokens, calls of the context hook included. Incomplete replies are estimated, refused
+ * requests excluded. Cost units and dollars are absent unless known for every call.
  */
 export interface TurnLedger extends Partial<Cost> {
   /** Model calls whose reply began, without the context hook's. */

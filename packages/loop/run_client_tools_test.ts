@@ -7,7 +7,7 @@ const PICK: ToolDefinition = { type: "function", function: { name: "pick", descr
 const look = tool("look", () => "seen");
 
 Deno.test("run() ends the turn when the model calls a tool of the caller, and leaves that call open", async () => {
-  const { model, requests } = scripted(callTools(call("1", "pick", { of: "colours" })));
+  const { model, requests } = scripted(callTools(call("1", "pick", { of: "colors" })));
   const options = { model, tools: [look], clientTools: [PICK], history: [], input: "Go" };
   const { events, result } = await collect(run(options));
   assertEquals(outline(events), [
@@ -20,7 +20,7 @@ Deno.test("run() ends the turn when the model calls a tool of the caller, and le
   ]);
   assertEquals(result.messages, [
     { role: "user", content: "Go" },
-    { role: "assistant", content: null, tool_calls: [call("1", "pick", { of: "colours" })] },
+    { role: "assistant", content: null, tool_calls: [call("1", "pick", { of: "colors" })] },
   ]);
   assertEquals(requests[0]?.tools, [look.definition, PICK]);
 });

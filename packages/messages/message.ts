@@ -397,11 +397,11 @@ export function userWords(
 
 function wordsOf(text: string): string {
   if (SUMMARY.test(text.trimStart())) return "";
-  let [words, from, looked] = ["", 0, 0];
+  let [words, from, inspected] = ["", 0, 0];
   for (const { 0: { length }, 1: name = "", index } of text.matchAll(BLOCK)) {
     const isPersons = USER_BLOCKS.includes(name);
     if (index < from || !(isPersons || AGENTS_BLOCKS.includes(name) || /[_-]/.test(name))) continue;
-    if (++looked > MAX_BLOCKS) break;
+    if (++inspected > MAX_BLOCKS) break;
     const end = text.indexOf(`</${name}>`, index + length);
     if (end < 0) continue;
     words += text.slice(from, index);

@@ -65,7 +65,7 @@ export interface KeepablePrompt {
    * extends the lifetime to an hour. Returns its usage, if reported.
    * @throws {ModelError} if the provider refuses or can't be reached.
    */
-  readonly ping: (type: "exact" | "upgrade", signal: AbortSignal) => Promise<Usage | undefined>;
+  readonly keepAliveBytes: (type: "exact" | "upgrade", signal: AbortSignal) => Promise<Usage | undefined>;
 }
 
 /** Reason why a reply ended. */

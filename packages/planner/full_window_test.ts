@@ -14,7 +14,7 @@ import {
   profileNamed,
   type PromptSessionOptions,
   type SessionView,
-  type Summarise,
+  type Summarize,
 } from "@tare/planner";
 import { PROFILES } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
@@ -57,7 +57,7 @@ interface Played {
   readonly views: readonly SessionView[];
   readonly entries: readonly (LedgerEntry | undefined)[];
   /** Number of the call of each summary request. */
-  readonly requests: readonly { readonly call: number; readonly request: Parameters<Summarise>[0] }[];
+  readonly requests: readonly { readonly call: number; readonly request: Parameters<Summarize>[0] }[];
   readonly warnings: readonly string[];
   readonly archive: Archive;
   readonly state: unknown;
@@ -66,10 +66,10 @@ interface Played {
 /** Plays a text conversation, restoring the stored session before each call. */
 async function play(
   history: readonly Message[],
-  { summarise, profile = "anthropic-5m", check, ...options }:
-    & Partial<Omit<PromptSessionOptions, "profile" | "summarise">>
+  { summarize, profile = "anthropic-5m", check, ...options }:
+    & Partial<Omit<PromptSessionOptions, "profile" | "summarize">>
     & {
-      readonly summarise?: (number: number) => ReturnType<Summarise>;
+      readonly summarize?: (number: number) => ReturnType<Summarize>;
       readonly profile?: string;
       readonly check?: (view: SessionView, call: number) => void;
     } = {},
@@ -78,7 +78,7 @@ async function play(
   const cache = new PrefixCache(PROFILES[profile]!);
   const views: SessionView[] = [];
   const entries: (LedgerEntry | undefined)[] = [];
-  const requests: { call: number; request: Parameters<Summarise>[0] }[] = [];
+  const requests: { call: number; request: Parameters<Summarize>[0] }[] = [];
   let state: unknown;
   const make = () =>
     plannerSession({
@@ -89,10 +89,10 @@ async function play(
       // Only the full window evicts text.
       advanced: { assumesWindow: true, retention: { stepTailTokens: Infinity } },
       ...options,
-      ...(summarise && {
-        summarise: (request: Parameters<Summarise>[0]) => {
+      ...(summarize && {
+        summarize: (request: Parameters<Summarize>[0]) => {
           requests.push({ call: views.length, request });
-          return summarise(requests.length);
+          return summarize(requests.length);
         },
       }),
       ...(state !== undefined && { state: JSON.parse(JSON.stringify(state)) }),
@@ -154,7 +154,7 @@ function userTexts({ messages, places }: SessionView): string[] {
 Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summary follows another", async () => {
   const history = talk(20, { asks: 150, answers: 1_300 });
   const played = await play(history, {
-    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+    summarize: () => Promise.resolve({ text, usage: summaryUsage }),
     check: fits,
   });
   const calls = played.requests.map(({ call }) => call);
@@ -171,7 +171,7 @@ Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summ
 Deno.test("plannerSession() requests a summary as a continuation of the sent prompt, and records its usage", async () => {
   const history = talk(20, { asks: 150, answers: 1_300 });
   const { requests, views, entries } = await play(history, {
-    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+    summarize: () => Promise.resolve({ text, usage: summaryUsage }),
   });
   for (const { call, request: { sent, messages, users, next, windowTokens } } of requests) {
     assertEquals(JSON.stringify(sent.messages), JSON.stringify(views[call - 1]!.messages));
@@ -190,14 +190,14 @@ Deno.test("plannerSession() requests a summary as a continuation of the sent pro
 });
 
 Deno.test("plannerSession() pays for a failing summary once, and requests it again after the history grew", async () => {
-  const failures: readonly (() => ReturnType<Summarise>)[] = [
+  const failures: readonly (() => ReturnType<Summarize>)[] = [
     () => Promise.reject(new Error("no credit")),
     () => Promise.resolve({ text: "", usage: summaryUsage }),
     () => Promise.resolve({ text: prose(9_000, "long"), usage: summaryUsage }),
   ];
   const history = talk(30, { asks: 150, answers: 1_300 });
-  for (const summarise of failures) {
-    const played = await play(history, { summarise, check: fits });
+  for (const summarize of failures) {
+    const played = await play(history, { summarize, check: fits });
     const calls = played.requests.map(({ call }) => call);
     assertGreater(calls.length, 1);
     assertLess(calls.length, 5);
@@ -213,7 +213,7 @@ Deno.test("plannerSession() pays for a failing summary once, and requests it aga
 Deno.test("plannerSession() resumes summaries after a failed one", async () => {
   const history = talk(30, { asks: 150, answers: 1_300 });
   const { views } = await play(history, {
-    summarise: (number) =>
+    summarize: (number) =>
       number === 1 ? Promise.reject(new Error("no credit")) : Promise.resolve({ text, usage: summaryUsage }),
   });
   assert(
@@ -236,7 +236,7 @@ Deno.test("plannerSession() without a model for summaries shows one placeholder 
 Deno.test("plannerSession() includes the oldest user messages in the summary, never the first", async () => {
   const history = talk(24, { asks: 1_300, answers: 150 });
   const played = await play(history, {
-    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+    summarize: () => Promise.resolve({ text, usage: summaryUsage }),
     check: (view) => {
       fits(view);
       assert(contentText(view.messages[1]?.content).startsWith("remember RULE-n"));
@@ -275,7 +275,7 @@ Deno.test("plannerSession() shows head and tail of the user's long texts before 
   ];
   let requestCount = 0;
   const played = await play(history, {
-    summarise: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
+    summarize: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
     windowTokens: 12_000,
   });
   const { messages, places } = played.views.at(-1)!;
@@ -304,7 +304,7 @@ Deno.test("plannerSession() warns once that the window is full if nothing would 
   }
   let requestCount = 0;
   const { warnings, views } = await play(history, {
-    summarise: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
+    summarize: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
   });
   assertEquals(requestCount, 0);
   assertEquals(warnings, [
@@ -324,7 +324,7 @@ Deno.test("plannerSession() keeps a turn that continues an interrupted one", asy
     { role: "user", content: prose(2_500, "continue") },
   ];
   const { views, requests } = await play(history, {
-    summarise: () => Promise.resolve({ text, usage: summaryUsage }),
+    summarize: () => Promise.resolve({ text, usage: summaryUsage }),
     windowTokens: 12_000,
     mechanisms: { prune: false },
   });
@@ -338,7 +338,7 @@ Deno.test("plannerSession() changes nothing and warns if a full window can't be 
   let requestCount = 0;
   const { views, warnings } = await play(history, {
     archive,
-    summarise: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
+    summarize: () => (requestCount++, Promise.resolve({ text, usage: summaryUsage })),
   });
   assertEquals([requestCount, views.at(-1)?.messages], [0, history]);
   assert(warnings.length > 0 && warnings.every((warning) => warning.includes("the disk is full")));

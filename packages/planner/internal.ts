@@ -5,7 +5,7 @@
  */
 export { type CompactionHabit, compactionOf } from "./agents.ts";
 export { servedTokens } from "./cache/prefix.ts";
-export { fittingPins, makePin, type NewPin, pinsAfter } from "./edits/pin.ts";
+export { fittingPins, makePin, type NewPin, pinRefusals, pinsAfter } from "./edits/pin.ts";
 export { isSummary } from "./edits/view.ts";
 export type { RequestMade } from "./ledger/entry.ts";
 export { mostOfCall } from "./ledger/ledger.ts";
@@ -20,6 +20,7 @@ export {
   MODELS_DATE,
   profileForTtl,
   PROFILES,
+  proposedModels,
   providerOf,
   readModelList,
   routeToCache,

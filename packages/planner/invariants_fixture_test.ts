@@ -131,7 +131,7 @@ export function optionsOf(
     // Some generated sessions fit no window.
     advanced: { assumesWindow: true, retention: RETENTION },
     ...(summary !== "none" && {
-      summarise: ({ messages }) =>
+      summarize: ({ messages }) =>
         Promise.resolve({
           text: summary === "works" ? `${messages.length} messages.` : "",
           usage: SUMMARY_USAGE,

@@ -294,7 +294,7 @@ Deno.test("invariant 11: a session without evictions has an estimated saving of 
       const entry = planner.sent(reports ? usage : undefined);
       assertEquals(entry?.savedCostUnits, 0);
       const { estimated: _, ...taken } = entry!.usage;
-      assertEquals(entry!.without, taken);
+      assertEquals(entry!.baseline, taken);
     }
   }));
 });

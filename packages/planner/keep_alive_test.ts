@@ -46,7 +46,7 @@ function conversation(options: Partial<PromptSessionOptions> = {}) {
     },
     ping(atMs: number, type: "exact" | "upgrade", promptTokens: number) {
       const usage = { promptTokens, cachedTokens: promptTokens, outputTokens: 0 };
-      return session.pinged({
+      return session.recordKeepAlive({
         type,
         atMs,
         usage: type === "exact"
@@ -57,7 +57,7 @@ function conversation(options: Partial<PromptSessionOptions> = {}) {
   };
 }
 
-Deno.test("pinged() extends a read prefix by five minutes for the planner, also after a restart", async () => {
+Deno.test("recordKeepAlive() extends a read prefix by five minutes for the planner, also after a restart", async () => {
   const talk = conversation();
   const { view } = await talk.call(0, "nothing");
   const cold = async (nowMs: number) => (await talk.view(nowMs)).predictedCachedTokens;
@@ -69,12 +69,12 @@ Deno.test("pinged() extends a read prefix by five minutes for the planner, also 
   assert(await cold(10 * MINUTE) > view.promptTokens);
 });
 
-Deno.test("pinged() without a cache hit, and no keep-alive request, leave a prefix cold", async () => {
+Deno.test("recordKeepAlive() without a cache hit, and no keep-alive request, leave a prefix cold", async () => {
   for (const isPinged of [false, true]) {
     const talk = conversation();
     const { view } = await talk.call(0, "nothing");
     if (isPinged) {
-      const { isWarm, costUnits } = talk.session.pinged({
+      const { isWarm, costUnits } = talk.session.recordKeepAlive({
         type: "exact",
         atMs: 280_000,
         usage: { promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 0 },
@@ -87,7 +87,7 @@ Deno.test("pinged() without a cache hit, and no keep-alive request, leave a pref
   }
 });
 
-Deno.test("pinged() with an extended keep-alive gives an hour from then, and from each request that reads the prefix", async () => {
+Deno.test("recordKeepAlive() with an extended keep-alive gives an hour from then, and from each request that reads the prefix", async () => {
   const talk = conversation();
   const { view } = await talk.call(0, "nothing");
   const { upgrade } = talk.ping(280_000, "upgrade", view.promptTokens);
@@ -131,13 +131,13 @@ Deno.test("sent() records keep-alive requests and their savings; the baseline ha
   const { entry, usage } = await talk.call(9 * MINUTE, "all");
   // Everything served would have been written.
   assertEquals(entry.keepAlive, { retainedTokens: tokens, creditCostUnits: 1.15 * tokens });
-  assertEquals(entry.without, { ...usage, cachedTokens: 0, outputTokens: 100 });
+  assertEquals(entry.baseline, { ...usage, cachedTokens: 0, outputTokens: 100 });
   assertAlmostEquals(entry.baselineCostUnits, promptCost(PROFILE, { ...usage, cachedTokens: 0 }));
   assertAlmostEquals(entry.savedCostUnits, 1.15 * tokens - 0.1 * tokens, 1e-6);
   // A return in time would have found it warm.
   const next = await talk.call(10 * MINUTE, "all");
   assertEquals(next.entry.keepAlive, undefined);
-  assertEquals(next.entry.without, { ...next.usage, outputTokens: 100 });
+  assertEquals(next.entry.baseline, { ...next.usage, outputTokens: 100 });
 });
 
 Deno.test("invariant 11: without evictions and keep-alive the estimated saving is 0; in a dry run only keep-alive counts", async () => {
@@ -154,7 +154,7 @@ Deno.test("invariant 11: without evictions and keep-alive the estimated saving i
   }
 });
 
-Deno.test("nextPing() of a session uses its own calls and prices, and a fork's own costs", async () => {
+Deno.test("nextKeepAlive() of a session uses its own calls and prices, and a fork's own costs", async () => {
   const talk = conversation({ profile: { ...PROFILE, price: { input: 3, output: 15 } } });
   const idle = { pending: "tool", trial: UNTRIED } as const;
   assertThrows(
@@ -162,21 +162,21 @@ Deno.test("nextPing() of a session uses its own calls and prices, and a fork's o
     Error,
     "Cannot record a keep-alive request: this session has sent nothing yet. Call sent() first.",
   );
-  assertEquals(talk.session.nextPing({ ...idle, nowMs: 0 }), undefined);
+  assertEquals(talk.session.nextKeepAlive({ ...idle, nowMs: 0 }), undefined);
   let tokens = 0;
   for (let minute = 0; minute < 10; minute++) {
     const { view } = await talk.call(minute * MINUTE, minute === 0 ? "nothing" : "all");
     tokens = view.promptTokens;
   }
   const nowMs = 9 * MINUTE;
-  const plan = talk.session.nextPing({ pending: "tool", nowMs })!;
+  const plan = talk.session.nextKeepAlive({ pending: "tool", nowMs })!;
   assertEquals([plan.type, plan.atMs], ["exact", nowMs + 280_000]);
   assertAlmostEquals(plan.costUnits, 0.1 * tokens);
   talk.restart();
-  assertEquals(talk.session.nextPing({ pending: "tool", nowMs }), plan);
-  assertEquals(talk.session.nextPing({ pending: "tool", nowMs: nowMs + 301_000 }), undefined);
+  assertEquals(talk.session.nextKeepAlive({ pending: "tool", nowMs }), plan);
+  assertEquals(talk.session.nextKeepAlive({ pending: "tool", nowMs: nowMs + 301_000 }), undefined);
   talk.ping(plan.atMs, "exact", tokens);
   const fork = talk.session.fork(1, memoryArchive());
   // It has paid nothing yet, so it may lose nothing.
-  assertEquals(fork.nextPing({ pending: "tool", nowMs: plan.atMs }), undefined);
+  assertEquals(fork.nextKeepAlive({ pending: "tool", nowMs: plan.atMs }), undefined);
 });

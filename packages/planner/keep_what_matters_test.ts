@@ -114,10 +114,10 @@ Deno.test("invariant 9: a request that isn't a turn gets the last view and chang
         const usage = { promptTokens: seen.promptTokens, cachedTokens: 0, outputTokens: 1 };
         assertEquals(requested.sent(usage), other.sent(usage));
         const { state } = requested;
-        const summary = { messages: [...messages_, ask("Summarise all this.")], tools: [] };
-        const looked = await requested.view(summary, { ...call, oneShot: true });
-        assertEquals<readonly unknown[]>(looked.messages, [...seen.messages, summary.messages.at(-1)]);
-        assertEquals([looked.rewrites, requested.sent(usage)], [[], undefined]);
+        const summary = { messages: [...messages_, ask("Summarize all this.")], tools: [] };
+        const inspected = await requested.view(summary, { ...call, oneShot: true });
+        assertEquals<readonly unknown[]>(inspected.messages, [...seen.messages, summary.messages.at(-1)]);
+        assertEquals([inspected.rewrites, requested.sent(usage)], [[], undefined]);
         assertStrictEquals(requested.state, state);
       }
     },

@@ -49,12 +49,12 @@ export {
   readTooLong,
   type TooLong,
 } from "./providers.ts";
-export type { Summarise, SummaryRequest } from "./edits/make_summary.ts";
+export type { Summarize, SummaryRequest } from "./edits/make_summary.ts";
 export { type Pin } from "./edits/pin.ts";
-export type { Idle, Ping } from "./clock/clock.ts";
+export type { Idle, KeepAliveRequest } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED, type UpgradeOutcome, type UpgradeTrial } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
-export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+export type { KeepAliveEntry, LedgerEntry, SentKeepAlive } from "./ledger/entry.ts";
 export {
   type AdvancedSessionOptions,
   type ForkOptions,

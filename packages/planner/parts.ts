@@ -23,6 +23,6 @@ export {
   type StoredPrompt,
   type UnitsRequest,
 } from "./cache/prefix.ts";
-export { type IdleClock, pingClock } from "./clock/clock.ts";
+export { type IdleClock, keepAliveClock } from "./clock/clock.ts";
 export { type ClientChange, findClientChange, withClientChange } from "./ledger/client_change.ts";
 export { callCost, callCostParts, type CostParts, promptCost, type Rates } from "./ledger/ledger.ts";

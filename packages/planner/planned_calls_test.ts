@@ -224,7 +224,7 @@ Deno.test("plannerSession() summarizes old turns if evictions can't make room, a
   const { call } = session({
     profile: profileNamed("none"),
     windowTokens: 10_000,
-    summarise: () => Promise.resolve({ text: "I told a story.", usage }),
+    summarize: () => Promise.resolve({ text: "I told a story.", usage }),
   });
   const messages = [
     ask("Tell."),
@@ -237,7 +237,7 @@ Deno.test("plannerSession() summarizes old turns if evictions can't make room, a
   assertEquals(first.edits, []);
   const { view, edits, entry } = await call([...messages.slice(0, 3), ...round(1, 7_000)], { tools: [] });
   // One prompt was reported: the new result may be longer than it seems.
-  assertEquals(edits.map(({ type }) => type), ["summarise", "elide"]);
+  assertEquals(edits.map(({ type }) => type), ["summarize", "elide"]);
   assertEquals(view.messages.slice(0, 3).map(({ role }) => role), ["user", "assistant", "user"]);
   assertStringIncludes(String(view.messages[1]?.content), "I told a story.");
   assertEquals(entry.costUnits, view.promptTokens + usage.promptTokens);

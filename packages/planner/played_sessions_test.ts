@@ -176,7 +176,9 @@ async function played(name: string): Promise<readonly string[]> {
       .map(([type, all]) => `${all!.length} ${type}`).join(", ");
     const causes = uncached.map(({ cause, tokens }) => `${cause} ${tokens}`).join(", ");
     const why = decision
-      ? `${decision.cause} rent ${Math.round(decision.carryingCost)} price ${Math.round(decision.price)}`
+      ? `${decision.cause} rent ${Math.round(decision.carryingCost)} price ${
+        Math.round(decision.rewriteCost)
+      }`
       : "no price";
     lines.push(
       `${at}: ${counted}; ${why}; ${usage.promptTokens} tokens, ${causes}; ` +
@@ -223,7 +225,7 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "19: 2 elide, 3 drop; window rent 0 price 71; 1208 tokens, own_rewrite 952; 978 of 544 units",
     "20: 1 elide, 1 drop; window rent 0 price -9; 1423 tokens, own_rewrite 821, new 218; 1077 of 642 units",
     "21: 1 elide; window rent 0 price -37; 1192 tokens, own_rewrite 248; 342 of 374 units",
-    "23: 1 elide, 1 summarise; window rent 0 price 44; 669 tokens, own_rewrite 461; 482 of 486 units",
+    "23: 1 elide, 1 summarize; window rent 0 price 44; 669 tokens, own_rewrite 461; 482 of 486 units",
     "26: 1 elide; window rent 0 price 301; 1290 tokens, own_rewrite 677, new 261; 973 of 708 units",
     "28: 3 elide; window rent 0 price 29; 784 tokens, own_rewrite 400; 438 of 431 units",
     "31: 2 elide; window rent 0 price 130; 1249 tokens, own_rewrite 431, new 194; 687 of 611 units",
@@ -261,13 +263,13 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
   ],
   "openai, a summary that fails, and crashes": [
     "7: 1 compact, 1 elide; window rent 0 price -158; 1104 tokens, own_rewrite 656; 701 of 511 units",
-    "10: 2 compact, 1 summarise; window rent 0 price 670; 609 tokens, own_rewrite 609; 799 of 477 units",
+    "10: 2 compact, 1 summarize; window rent 0 price 670; 609 tokens, own_rewrite 609; 799 of 477 units",
     "12: 2 elide; window rent 0 price 20; 960 tokens, own_rewrite 250, new 342; 629 of 684 units",
     "14: 1 elide; window rent 0 price -38; 953 tokens, own_rewrite 505; 550 of 624 units",
     "17: 1 elide; window rent 0 price 212; 1259 tokens, own_rewrite 689, new 42; 784 of 578 units",
     "19: 1 elide; window rent 0 price -24; 1198 tokens, own_rewrite 318; 406 of 448 units",
     "21: 1 elide; window rent 0 price 360; 1279 tokens, own_rewrite 567, new 72; 703 of 356 units",
-    "22: 2 elide, 1 summarise; window rent 0 price 58; 1177 tokens, own_rewrite 953; 1165 of 783 units",
+    "22: 2 elide, 1 summarize; window rent 0 price 58; 1177 tokens, own_rewrite 953; 1165 of 783 units",
     "24: 2 elide; window rent 0 price 41; 1178 tokens, own_rewrite 586; 645 of 630 units",
     "26: 1 elide; window rent 0 price 44; 988 tokens, own_rewrite 268; 340 of 313 units",
     "28 calls, 13029 units, j84o5wngsj",

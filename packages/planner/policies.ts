@@ -29,7 +29,7 @@ const TRIGGERS: NeededOptions<ClassicTriggers> = {
   "protectTokens?": "value",
   "minBytes?": "value",
   "pruneAt?": "value",
-  "summariseAt?": "value",
+  "summarizeAt?": "value",
   "coldAfterMs?": "value",
 };
 

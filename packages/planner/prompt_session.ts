@@ -1,11 +1,11 @@
 import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
 import type { Archive, ToolTraits } from "@tare/prune";
 import type { Profile } from "./providers.ts";
-import type { Summarise } from "./edits/make_summary.ts";
+import type { Summarize } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
-import type { Idle, Ping } from "./clock/clock.ts";
-import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+import type { Idle, KeepAliveRequest } from "./clock/clock.ts";
+import type { KeepAliveEntry, LedgerEntry, SentKeepAlive } from "./ledger/entry.ts";
 
 /** Mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
@@ -57,7 +57,7 @@ export interface PromptSessionOptions {
    * Summarizes old messages if the window is full of messages other than tool results. Default: old turns are
    * evicted.
    */
-  readonly summarise?: Summarise | undefined;
+  readonly summarize?: Summarize | undefined;
   /** Longest result that isn't truncated, in tokens. Default: 16,000; 8,000 for classic sessions. */
   readonly truncateTokens?: number | undefined;
   /** Names of tools whose schemas stay full. Default: none. */
@@ -79,7 +79,7 @@ export interface AdvancedSessionOptions {
   readonly compaction?: {
     /**
      * Returns the prompt tokens from which it compacts, for replies of up to `replyTokens`. Default: where
-     * the rest of the window would not hold a reply.
+     * the rest of the window can't hold a reply.
      */
     readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
     /** Whether it decides by the last prompt, not by the next one. Default: false. */
@@ -279,7 +279,7 @@ export interface Quote {
   /** The prompt without everything evictable, estimated. */
   readonly rewritten: Quote["asIs"];
   /** Cache hit probability. */
-  readonly alive: number;
+  readonly cacheHitProbability: number;
 }
 
 /** Options of {@linkcode PromptSession.fork}. */
@@ -294,7 +294,7 @@ export interface ForkOptions {
 /**
  * Decides the model's view of one session, call by call. Before each call: {@linkcode PromptSession.view},
  * store {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the
- * state again. A crash in between loses nothing. The history may go back or continue in two ways.
+ * state again. A crash in between loses nothing. The history may be truncated, or branch.
  */
 export interface PromptSession {
   /**
@@ -308,8 +308,8 @@ export interface PromptSession {
    * Records a successful call. Returns its ledger entry if the policy keeps a ledger.
    * @param usage Reported usage of this call; absent or `estimated` if none was reported.
    * @param view The view that was sent. Default: the newest.
-   * @param heldTokens Tokens shared with the provider's cache, counted locally. Default: by this session's
-   * requests.
+   * @param heldTokens Tokens shared with the provider's cache, counted locally. Default: derived from this
+   * session's requests.
    * @throws {Error} if there was no view since the session was made.
    */
   sent(usage?: Usage, view?: SessionView, heldTokens?: number): LedgerEntry | undefined;
@@ -334,8 +334,8 @@ export interface PromptSession {
   readonly quote?: (history: History, call: PromptCall) => Quote;
   /**
    * Returns the next keep-alive request for the newest prefix; `undefined` if its cache may expire. Sets no
-   * timer: call it after each request and keep-alive request, when another party is awaited, and when the
-   * time has come. Absent: the policy has no costs.
+   * timer: call it after each request and keep-alive request, when the awaited party changes, and when the
+   * request is due. Absent: the policy has no costs.
    *
    * @example
    * ```ts
@@ -356,8 +356,8 @@ export interface PromptSession {
    * }
    * // To be stored for each provider, key and model.
    * let trial = UNTRIED;
-   * const ping = session.nextPing({ nowMs: 40 * 60_000, pending: "user", trial });
-   * assertEquals([ping?.type, ping?.atMs], ["upgrade", 39 * 60_000 + 280_000]);
+   * const request = session.nextKeepAlive({ nowMs: 40 * 60_000, pending: "user", trial });
+   * assertEquals([request?.type, request?.atMs], ["upgrade", 39 * 60_000 + 280_000]);
    * // Send it then, and pass the reported usage: here the provider grants the hour.
    * const usage = {
    *   promptTokens: 50_305,
@@ -366,25 +366,25 @@ export interface PromptSession {
    *   hourWriteTokens: 300,
    *   outputTokens: 0,
    * };
-   * const { costUnits, upgrade } = session.pinged({ type: "upgrade", atMs: ping!.atMs, usage });
+   * const { costUnits, upgrade } = session.recordKeepAlive({ type: "upgrade", atMs: request!.atMs, usage });
    * if (upgrade) trial = observeUpgrade(trial, upgrade); // also with `keepAlive.upgrade` of each ledger entry
    * assertEquals([costUnits, trial.isBilled], [5_605, true]);
-   * assertEquals(session.nextPing({ nowMs: ping!.atMs, pending: "user", trial }), undefined);
+   * assertEquals(session.nextKeepAlive({ nowMs: request!.atMs, pending: "user", trial }), undefined);
    * ```
    */
-  readonly nextPing?: (idle: Idle) => Ping | undefined;
+  readonly nextKeepAlive?: (idle: Idle) => KeepAliveRequest | undefined;
   /**
    * Records a successful keep-alive request and returns its cost. The state must be stored afterwards. Absent
-   * if `nextPing` is.
+   * if `nextKeepAlive` is.
    * @throws {Error} if nothing was sent yet.
    */
-  readonly pinged?: (ping: PingSent) => PingEntry;
+  readonly recordKeepAlive?: (request: SentKeepAlive) => KeepAliveEntry;
   /** Reason why messages can't be pinned, to follow "Cannot pin". Absent: they can. */
   readonly noPins?: string | undefined;
   /** The current cache rules and prices. */
   readonly profile: Profile;
   /**
-   * Data for a restart, in addition to {@linkcode PromptSession.state}, if the history may not continue the
+   * Data for a restart, in addition to {@linkcode PromptSession.state}, if the history may differ from the
    * one viewed last: hashes and token counts of its messages, as plain JSON data, made on access. Absent:
    * there was no view, or the policy needs none.
    */
@@ -395,7 +395,7 @@ export interface PromptSession {
    * @throws {TypeError} if the state is invalid.
    */
   readonly resume?: (state: unknown) => void;
-  /** Removes the edits of all but the first `length` messages, after the history went back there. */
+  /** Removes the edits of all but the first `length` messages, after the history was truncated there. */
   cutBack(length: number): void;
   /**
    * Returns a new session with the plan for the first `length` messages and without this one's costs. Its

@@ -9,7 +9,7 @@ import {
   readModelList,
   searchesTools,
 } from "@tare/planner/internal";
-import { MODELS, recogniseProfile } from "./providers.ts";
+import { MODELS, recognizeProfile } from "./providers.ts";
 
 Deno.test("profileNamed() returns each profile by its name", () => {
   assertEquals(Object.keys(PROFILES).map((name) => profileNamed(name).name), Object.keys(PROFILES));
@@ -98,11 +98,11 @@ Deno.test("chooseProfile() goes by name, then by the server's list, model and ad
   assertEquals(cases.map(([hints]) => chooseProfile(hints).name), cases.map(([, name]) => name));
 });
 
-Deno.test("recogniseProfile() goes by reported writes, then by blocks, and returns nothing without cached tokens", () => {
+Deno.test("recognizeProfile() goes by reported writes, then by blocks, and returns nothing without cached tokens", () => {
   const usage = (cachedTokens: number) => ({ promptTokens: 5_000, cachedTokens, outputTokens: 1 });
-  assertEquals(recogniseProfile(usage(0)), undefined);
-  assertEquals(recogniseProfile({ ...usage(1_280), cacheWriteTokens: 0 }), "anthropic-5m");
-  assertEquals([1_280, 1_344, 1_360, 1_361].map((tokens) => recogniseProfile(usage(tokens))), [
+  assertEquals(recognizeProfile(usage(0)), undefined);
+  assertEquals(recognizeProfile({ ...usage(1_280), cacheWriteTokens: 0 }), "anthropic-5m");
+  assertEquals([1_280, 1_344, 1_360, 1_361].map((tokens) => recognizeProfile(usage(tokens))), [
     "openai",
     "deepseek",
     "local",
@@ -110,7 +110,7 @@ Deno.test("recogniseProfile() goes by reported writes, then by blocks, and retur
   ]);
 });
 
-Deno.test("recogniseProfile() goes by the reported lifetime of writes", () => {
+Deno.test("recognizeProfile() goes by the reported lifetime of writes", () => {
   const wrote = (cacheWriteTokens: number, hourWriteTokens: number) => ({
     promptTokens: 2_000,
     cachedTokens: 0,
@@ -119,13 +119,13 @@ Deno.test("recogniseProfile() goes by the reported lifetime of writes", () => {
     hourWriteTokens,
   });
   const known = [undefined, "anthropic-5m", "anthropic-1h", "openai"] as const;
-  const recognised = known.map((name) =>
+  const recognized = known.map((name) =>
     [wrote(500, 0), wrote(500, 300), wrote(500, 500), wrote(0, 0)].map((usage) =>
-      recogniseProfile(usage, name && profileNamed(name))
+      recognizeProfile(usage, name && profileNamed(name))
     )
   );
   const expected = ["anthropic-5m", "anthropic-5m", "anthropic-1h", undefined];
-  assertEquals(recognised, [expected, expected, expected, [undefined, undefined, undefined, undefined]]);
+  assertEquals(recognized, [expected, expected, expected, [undefined, undefined, undefined, undefined]]);
 });
 
 Deno.test("profileForTtl() returns the same provider's profile for a lifetime", () => {

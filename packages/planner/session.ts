@@ -31,8 +31,8 @@ import { type Inspection, KnownSession, type Plan, planAsItIs, staysAsItIs } fro
 export interface PlanningSession extends PromptSession {
   /** Returns the cost of a request for this history, unchanged and without everything evictable. */
   readonly quote: NonNullable<PromptSession["quote"]>;
-  readonly nextPing: NonNullable<PromptSession["nextPing"]>;
-  readonly pinged: NonNullable<PromptSession["pinged"]>;
+  readonly nextKeepAlive: NonNullable<PromptSession["nextKeepAlive"]>;
+  readonly recordKeepAlive: NonNullable<PromptSession["recordKeepAlive"]>;
   fork(length: number, archive: Archive, options?: ForkOptions): PlanningSession;
 }
 
@@ -108,7 +108,7 @@ function checkState(state: unknown): void {
 }
 
 function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSession {
-  const { summarise: _, ...alone } = given;
+  const { summarize: _, ...alone } = given;
   let about: { profile?: Profile; windowTokens?: number } = {};
   const options: FlatSessionOptions = {
     ...given.dryRun ? { ...alone, archive: NOTHING_RETAINED } : given,
@@ -150,7 +150,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     };
   }
 
-  async function look(history: History, call: PromptCall): Promise<SessionView> {
+  async function inspect(history: History, call: PromptCall): Promise<SessionView> {
     const { restore } = await import("./edits/restore.ts");
     const edits = fittingEdits(state.edits, history.messages);
     const restored = restore(known.copy(), { ...requestOf(history, call), edits }, {
@@ -175,7 +175,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       warnings: [],
       saved: eachMechanism(0),
       promptTokens,
-      predictedCachedTokens: known.servedAlone({ model, tools: own, ownTokens: promptTokens }, nowMs),
+      predictedCachedTokens: known.baselineServed({ model, tools: own, ownTokens: promptTokens }, nowMs),
     };
     plans.set(newest, undefined);
     return newest;
@@ -184,7 +184,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
     about = {};
-    if (call.oneShot) return options.dryRun ? unchangedView(history, call) : await look(history, call);
+    if (call.oneShot) return options.dryRun ? unchangedView(history, call) : await inspect(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
@@ -217,14 +217,14 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     // `revert()` may replace `known` meanwhile; the next call is then analyzed again.
     const current = known;
     await inSlices(current.take(history.messages, state.edits));
-    const looked = current.look({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
-    const first = { ...looked, ...decide(looked.situation) };
+    const inspected = current.inspection({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
+    const first = { ...inspected, ...decide(inspected.situation) };
     const plan = staysAsItIs(first, { fullWindow: state.fullWindow, relievesWindow })
       ? planAsItIs(first, request, options)
       : await (await import("./edits/rewrite.ts")).rewrite(first, request, {
         ...options,
         windowTokens: current.windowOf(call.model),
-        look: (request) => current.look(request),
+        inspect: (request) => current.inspection(request),
         relievesWindow,
         writeOut: (edits) => ingestion?.writeOut(edits, canRecall(history, call)) ?? edits,
       });
@@ -322,21 +322,21 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     quote(history, call) {
       about = {};
       const edits = fittingEdits(state.edits, history.messages);
-      const { situation } = known.lookAside({ ...requestOf(history, call), edits });
+      const { situation } = known.inspectAside({ ...requestOf(history, call), edits });
       return quotePrompt(situation.removals.filter(({ evicts }) => evicts), situation);
     },
-    nextPing(idle) {
+    nextKeepAlive(idle) {
       about = {};
-      return known.nextPing(idle);
+      return known.nextKeepAlive(idle);
     },
-    pinged(ping) {
+    recordKeepAlive(request) {
       if (known.account.sent.length === 0) {
         throw new Error(
           "Cannot record a keep-alive request: this session has sent nothing yet. Call sent() first.",
         );
       }
       about = {};
-      const entry = known.recordKeepAlive(ping);
+      const entry = known.recordKeepAlive(request);
       state = { ...state, planner: known.account };
       return entry;
     },
@@ -438,7 +438,7 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   "mechanisms?": Object.fromEntries(Object.keys(NO_MECHANISMS).map((name) => [`${name}?`, ON_OR_OFF])),
   "forget?": new Set(["costly", "nothing"]),
   "tools?": "object",
-  "summarise?": "function",
+  "summarize?": "function",
   "truncateTokens?": "count",
   "alwaysFull?": "array",
   "state?": "object",

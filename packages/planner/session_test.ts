@@ -197,7 +197,7 @@ Deno.test("plannerSession() requests a summary when messages other than results 
   const { view } = make({
     windowTokens: 100_000,
     profile: profileNamed("anthropic-5m"),
-    summarise: () => (requestCount++, Promise.resolve({ text: "They counted.", usage: usage(90_000) })),
+    summarize: () => (requestCount++, Promise.resolve({ text: "They counted.", usage: usage(90_000) })),
   });
   const seen = await view([...text, question]);
   assertEquals([requestCount, seen.rewrites.length], [

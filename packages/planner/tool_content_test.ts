@@ -7,7 +7,7 @@ import {
   pruneResults,
   relievePressure,
   selectElisions,
-  summariseTurns,
+  summarizeTurns,
   truncateResults,
 } from "@tare/prune";
 
@@ -25,8 +25,8 @@ const TAKES: Readonly<Record<string, (messages: readonly Message[]) => unknown>>
   "selectElisions()": (messages) => selectElisions(messages, options),
   "truncateResults()": (messages) => truncateResults(messages, options),
   "relievePressure()": (messages) => relievePressure(messages, { ...options, windowTokens: 10_000 }),
-  "summariseTurns()": (messages) =>
-    summariseTurns(messages, { ...options, summarise: () => Promise.reject(new Error("not asked")) }),
+  "summarizeTurns()": (messages) =>
+    summarizeTurns(messages, { ...options, summarize: () => Promise.reject(new Error("not asked")) }),
 };
 
 Deno.test("planner: every function that takes a conversation names a tool message with invalid content", async () => {

@@ -31,5 +31,5 @@ export {
   type SelectOptions,
   traitsOf,
 } from "./prune_results.ts";
-export type { TurnsSummary } from "./summarise_turns.ts";
+export type { TurnsSummary } from "./summarize_turns.ts";
 export { truncateText, type TruncateTextOptions } from "./truncate_results.ts";

@@ -15,7 +15,7 @@ import {
   memoryArchive,
   type PruneOptions,
   pruneResults,
-  summariseTurns,
+  summarizeTurns,
   truncateResults,
 } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
@@ -83,16 +83,16 @@ Deno.test("invariant 1, nothing is lost: the archive contains every text that tr
 
 Deno.test("invariant 1, nothing is lost: the archive contains every message that a summary replaced", () =>
   property(async (messages, { archive, countTokens }) => {
-    for (const summarise of [() => Promise.resolve("S"), () => Promise.reject(new Error("failed"))]) {
-      const { messages: summarised, summary: done } = await archived(summariseTurns(messages, {
+    for (const summarize of [() => Promise.resolve("S"), () => Promise.reject(new Error("failed"))]) {
+      const { messages: summarized, summary: done } = await archived(summarizeTurns(messages, {
         archive,
         countTokens,
-        summarise,
+        summarize,
         keepTokens: 0,
       }));
-      if (done === undefined) return assertStrictEquals(summarised, messages);
+      if (done === undefined) return assertStrictEquals(summarized, messages);
       const retained = (await archive.get(done.ref))?.split("\n") ?? [];
-      const left = messages.filter((message) => !summarised.includes(message));
+      const left = messages.filter((message) => !summarized.includes(message));
       for (const message of left) assert(retained.includes(JSON.stringify(message)));
     }
   }));
@@ -110,22 +110,22 @@ Deno.test("invariant 2, pairs stay whole: no message is removed, and only the co
     }
   }));
 
-Deno.test("invariant 2, pairs stay whole: in a summarised conversation each call has its answer", () =>
+Deno.test("invariant 2, pairs stay whole: in a summarized conversation each call has its answer", () =>
   fc.assert(
     fc.asyncProperty(
       conversations(),
       fc.nat({ max: 1000 }),
       fc.boolean(),
       async (messages, keepTokens, fails) => {
-        const { messages: summarised } = await archived(summariseTurns(messages, {
+        const { messages: summarized } = await archived(summarizeTurns(messages, {
           archive: memoryArchive(),
           countTokens: estimateTokens,
-          summarise: () => fails ? Promise.reject(new Error("failed")) : Promise.resolve("S"),
+          summarize: () => fails ? Promise.reject(new Error("failed")) : Promise.resolve("S"),
           keepTokens,
         }));
-        const { unanswered, orphans } = callPairs(summarised);
+        const { unanswered, orphans } = callPairs(summarized);
         assertEquals([unanswered, orphans], [[], []]);
-        for (const message of summarised) {
+        for (const message of summarized) {
           if ("tool_calls" in message) assert(messages.includes(message));
         }
       },
@@ -159,17 +159,17 @@ Deno.test("invariant 4, determinism: the same history and stored elisions give t
 
 Deno.test("invariant 4, determinism: a stored summary gives the same bytes again", () =>
   property(async (messages, { archive, countTokens }) => {
-    const summarise = () => Promise.resolve("S");
-    const { messages: summarised, summary: done } = await archived(summariseTurns(messages, {
+    const summarize = () => Promise.resolve("S");
+    const { messages: summarized, summary: done } = await archived(summarizeTurns(messages, {
       archive,
       countTokens,
-      summarise,
+      summarize,
       keepTokens: 0,
     }));
     if (done === undefined) return;
     assertEquals(
       JSON.stringify(applySummary(structuredClone(messages), JSON.parse(JSON.stringify(done)))),
-      JSON.stringify(summarised),
+      JSON.stringify(summarized),
     );
   }));
 

@@ -3,7 +3,7 @@
  * model reads them with the recall tool.
  *
  * Works on plain arrays of chat messages. Changes are returned as data as well (an {@linkcode Elision} per
- * result, the `summary` of {@linkcode SummarisedTurns} for old turns), for callers that keep the original
+ * result, the `summary` of {@linkcode SummarizedTurns} for old turns), for callers that keep the original
  * history.
  *
  * @example
@@ -40,11 +40,11 @@ export { recallOriginal } from "./recall.ts";
 export { RECALL_TOOL, type RecallOptions, type RecallRequest, type RecallResult } from "./recall_tool.ts";
 export {
   applySummary,
-  type SummarisedTurns,
-  summariseTurns,
-  type SummariseTurnsOptions,
+  type SummarizedTurns,
+  summarizeTurns,
+  type SummarizeTurnsOptions,
   type SummaryMessage,
-} from "./summarise_turns.ts";
+} from "./summarize_turns.ts";
 export {
   type ColdResumeOptions,
   isColdResume,

@@ -348,10 +348,10 @@ function* findText(text: string, options: {
   const wanted = fold(find);
   let at = folded.indexOf(wanted, start);
   let before: FoundLine[] = [];
-  let behind = 0;
+  let afterBytes = 0;
   let [hasFound, isGap] = [false, false];
   let lineStart = 0;
-  for (let number = firstLine; lineStart <= end && (at >= 0 || behind > 0); number++) {
+  for (let number = firstLine; lineStart <= end && (at >= 0 || afterBytes > 0); number++) {
     const newline = text.indexOf("\n", lineStart);
     const lineEnd = newline < 0 ? text.length : newline;
     const line = text.slice(lineStart, lineEnd);
@@ -369,14 +369,14 @@ function* findText(text: string, options: {
         yield { text: `${number}, offset ${from}: … ${excerpt} …`, isFound: true, start: at };
         at = folded.indexOf(wanted, Math.max(at + 1, to - wanted.length + 1));
       }
-      [before, behind, hasFound, isGap] = [[], around, true, false];
+      [before, afterBytes, hasFound, isGap] = [[], around, true, false];
     } else {
-      const beside = { text: `${number}-${shorten(line)}`, isFound: false, start: lineStart };
-      if (behind > 0) {
-        yield beside;
-        behind--;
+      const context = { text: `${number}-${shorten(line)}`, isFound: false, start: lineStart };
+      if (afterBytes > 0) {
+        yield context;
+        afterBytes--;
       } else if (around > 0) {
-        before.push(beside);
+        before.push(context);
         if (before.length > around) isGap = before.shift() !== undefined && hasFound;
       }
     }

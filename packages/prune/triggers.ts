@@ -9,11 +9,11 @@ import {
 } from "./prune_results.ts";
 import {
   retainedTokens,
-  type SummarisedTurns,
-  summariseTurns,
-  type SummariseTurnsOptions,
+  type SummarizedTurns,
+  summarizeTurns,
+  type SummarizeTurnsOptions,
   type SummaryMessage,
-} from "./summarise_turns.ts";
+} from "./summarize_turns.ts";
 
 /** Options of {@linkcode pressure}. */
 export interface PressureOptions {
@@ -24,7 +24,7 @@ export interface PressureOptions {
   /** Share of the window from which results are pruned. Default: 0.8. */
   readonly pruneAt?: number | undefined;
   /** Share of the window from which old turns are also summarized. Default: 0.9. */
-  readonly summariseAt?: number | undefined;
+  readonly summarizeAt?: number | undefined;
 }
 
 /**
@@ -40,17 +40,17 @@ export interface PressureOptions {
  * assertEquals(pressure({ promptTokens: 850 }), "none");
  * ```
  */
-export function pressure(options: PressureOptions): "none" | "prune" | "summarise" {
+export function pressure(options: PressureOptions): "none" | "prune" | "summarize" {
   checkGiven("pressure()", { options }, {
     options: {
       promptTokens: "count",
       "windowTokens?": "positive",
       "pruneAt?": "share",
-      "summariseAt?": "share",
+      "summarizeAt?": "share",
     } satisfies NeededOptions<PressureOptions>,
   });
-  const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summariseAt = 0.9 } = options;
-  if (promptTokens >= summariseAt * windowTokens) return "summarise";
+  const { promptTokens, windowTokens = Infinity, pruneAt = 0.8, summarizeAt = 0.9 } = options;
+  if (promptTokens >= summarizeAt * windowTokens) return "summarize";
   return promptTokens >= pruneAt * windowTokens ? "prune" : "none";
 }
 
@@ -58,13 +58,13 @@ const ROOMY_SHARE = 0.6;
 
 /** Options of {@linkcode relievePressure}. */
 export interface RelievePressureOptions
-  extends PruneOptions, SummariseTurnsOptions, Omit<PressureOptions, "promptTokens"> {
+  extends PruneOptions, SummarizeTurnsOptions, Omit<PressureOptions, "promptTokens"> {
   /** Counts the prompt for these messages, including tool definitions. Default: the messages alone. */
   readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
 }
 
 /** Messages after the pressure is relieved, or a failure: check `failure` first. */
-export type Relief<M extends Message> = (PruneFailure<M> | SummarisedTurns<M>) & {
+export type Relief<M extends Message> = (PruneFailure<M> | SummarizedTurns<M>) & {
   /** Results that were pruned, or archived before a failure, by index in the messages that were passed. */
   readonly elisions: readonly Elision[];
   /** True if only a summary could shrink the prompt enough and there is none: stop calling the model. */
@@ -73,7 +73,7 @@ export type Relief<M extends Message> = (PruneFailure<M> | SummarisedTurns<M>) &
 
 /**
  * Prunes from `pruneAt` of the window, and summarizes if that isn't enough or the prompt had reached
- * `summariseAt`. Does nothing below, or without a window. The prompt is counted from the messages.
+ * `summarizeAt`. Does nothing below, or without a window. The prompt is counted from the messages.
  *
  * If user messages and tools fill much of the window, fewer recent turns than `keepTokens` are retained, so
  * that no second summary follows at once.
@@ -100,7 +100,7 @@ export async function relievePressure<M extends Message>(
   options: RelievePressureOptions,
 ): Promise<Relief<M>> {
   checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
-  const { countTokens = estimateTokens, windowTokens = Infinity, pruneAt, summariseAt } = options;
+  const { countTokens = estimateTokens, windowTokens = Infinity, pruneAt, summarizeAt } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
     countRequestTokens({ messages }, countTokens);
   const { countPrompt = tokensOf } = options;
@@ -109,7 +109,7 @@ export async function relievePressure<M extends Message>(
     checkGiven("relievePressure()", { "the result of countPrompt": promptTokens }, {
       "the result of countPrompt": "count",
     });
-    return pressure({ promptTokens, windowTokens, pruneAt, summariseAt });
+    return pressure({ promptTokens, windowTokens, pruneAt, summarizeAt });
   };
   const tokensBefore = tokensOf(messages);
   const before = pressureOf(messages);
@@ -118,20 +118,20 @@ export async function relievePressure<M extends Message>(
   }
 
   const pruned = await pruneResults(messages, options);
-  if (pruned.failure) return { ...pruned, elisions: [], paused: before === "summarise" };
+  if (pruned.failure) return { ...pruned, elisions: [], paused: before === "summarize" };
   const after = pressureOf(pruned.messages);
-  if (before !== "summarise" && after === "none") return { ...pruned, paused: false };
+  if (before !== "summarize" && after === "none") return { ...pruned, paused: false };
   const movable = pruned.messages.filter(({ role }) => role === "assistant" || role === "tool");
   const fixedTokens = countPrompt(pruned.messages) - tokensOf(movable);
   const room = Math.max(0, ROOMY_SHARE * windowTokens - fixedTokens);
   const keepTokens = options.keepTokens ?? Math.min(retainedTokens(windowTokens), room);
-  const summarised = await summariseTurns(pruned.messages, { ...options, keepTokens });
+  const summarized = await summarizeTurns(pruned.messages, { ...options, keepTokens });
   const { elisions } = pruned;
-  if (summarised.failure) {
-    const { failure } = summarised;
-    return { failure, unchanged: messages, elisions, paused: after === "summarise" };
+  if (summarized.failure) {
+    const { failure } = summarized;
+    return { failure, unchanged: messages, elisions, paused: after === "summarize" };
   }
-  return { ...summarised, elisions, paused: pressureOf(summarised.messages) === "summarise", tokensBefore };
+  return { ...summarized, elisions, paused: pressureOf(summarized.messages) === "summarize", tokensBefore };
 }
 
 /** Options of {@linkcode isColdResume}. */

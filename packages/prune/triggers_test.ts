@@ -5,7 +5,7 @@ import type { TurnsSummary } from "@tare/prune/internal";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
-Deno.test("pressure() returns prune from 0.8 of the window, and summarise from 0.9", () => {
+Deno.test("pressure() returns prune from 0.8 of the window, and summarize from 0.9", () => {
   const at = (promptTokens: number) => pressure({ promptTokens, windowTokens: 1000 });
   assertEquals([0, 799, 800, 850, 899, 900, 950, 5000].map(at), [
     "none",
@@ -13,9 +13,9 @@ Deno.test("pressure() returns prune from 0.8 of the window, and summarise from 0
     "prune",
     "prune",
     "prune",
-    "summarise",
-    "summarise",
-    "summarise",
+    "summarize",
+    "summarize",
+    "summarize",
   ]);
 });
 
@@ -30,7 +30,7 @@ Deno.test("pressure() rejects numbers out of range, by name", () => {
     [{ promptTokens: NaN }, "options.promptTokens is NaN; it must be a number of 0 or more"],
     [{ windowTokens: 0 }, "options.windowTokens is 0; it must be a number above 0"],
     [{ pruneAt: 80 }, "options.pruneAt is 80; it must be a number from 0 to 1"],
-    [{ summariseAt: -0.1 }, "options.summariseAt is -0.1; it must be a number from 0 to 1"],
+    [{ summarizeAt: -0.1 }, "options.summarizeAt is -0.1; it must be a number from 0 to 1"],
   ];
   for (const [options, message] of wrong) {
     assertThrows(
@@ -42,11 +42,11 @@ Deno.test("pressure() rejects numbers out of range, by name", () => {
 });
 
 Deno.test("pressure() accepts other shares", () => {
-  const shares = { windowTokens: 1000, pruneAt: 0.5, summariseAt: 0.6 };
+  const shares = { windowTokens: 1000, pruneAt: 0.5, summarizeAt: 0.6 };
   assertEquals([499, 500, 600].map((promptTokens) => pressure({ promptTokens, ...shares })), [
     "none",
     "prune",
-    "summarise",
+    "summarize",
   ]);
 });
 
@@ -63,7 +63,7 @@ function tryToRelieve(messages: readonly Message[], options: Partial<Parameters<
     countTokens: estimateTokens,
     windowTokens: 1000,
     minBytes: 200,
-    summarise: () => Promise.resolve("A summary."),
+    summarize: () => Promise.resolve("A summary."),
     ...options,
   });
 }
@@ -80,13 +80,13 @@ Deno.test("relievePressure() does nothing without a window, and nothing below 0.
   const archive = spyArchive();
   for (const options of [{ windowTokens: undefined }, { windowTokens: 1100 }]) {
     const messages = prompt(850, 400);
-    const relief = await relieve(messages, { archive, summarise: unpaid, ...options });
+    const relief = await relieve(messages, { archive, summarize: unpaid, ...options });
     assertStrictEquals(relief.messages, messages);
     assertEquals([relief.elisions, relief.paused, archive.puts()], [[], false, 0]);
   }
 });
 
-Deno.test("relievePressure() prunes and summarises from the given shares", async () => {
+Deno.test("relievePressure() prunes and summarizes from the given shares", async () => {
   const outcome = async (options: Parameters<typeof relieve>[1]) => {
     const { elisions, summary } = await relieve(prompt(600, 300), options);
     return [elisions.length, summary?.kind];
@@ -94,8 +94,8 @@ Deno.test("relievePressure() prunes and summarises from the given shares", async
   assertEquals(await outcome({}), [0, undefined]);
   assertEquals(await outcome({ pruneAt: 0.6 }), [1, undefined]);
   assertEquals(await outcome({ pruneAt: 0.61 }), [0, undefined]);
-  assertEquals(await outcome({ pruneAt: 0.5, summariseAt: 0.6 }), [1, "summary"]);
-  assertEquals(await outcome({ pruneAt: 0.5, summariseAt: 0.61 }), [1, undefined]);
+  assertEquals(await outcome({ pruneAt: 0.5, summarizeAt: 0.6 }), [1, "summary"]);
+  assertEquals(await outcome({ pruneAt: 0.5, summarizeAt: 0.61 }), [1, undefined]);
 });
 
 Deno.test("relievePressure() retains the newest turns up to a quarter of the window, and fewer if user messages fill it", async () => {
@@ -105,7 +105,7 @@ Deno.test("relievePressure() retains the newest turns up to a quarter of the win
       (_, n) => [user(n === 0 ? text(userTokens) : "more"), say(text(48, `${n}`))],
     ).flat();
     const { messages } = await relieve([...turns, user("now")], {
-      ...{ windowTokens: 1000, pruneAt: 0, summariseAt: 0 },
+      ...{ windowTokens: 1000, pruneAt: 0, summarizeAt: 0 },
       ...(keepTokens !== undefined && { keepTokens }),
     });
     return messages.filter(({ role, content }) =>
@@ -121,7 +121,7 @@ Deno.test("relievePressure() retains the newest turns up to a quarter of the win
 });
 
 Deno.test("relievePressure() avoids the summary by pruning at 850 of 1,000", async () => {
-  const relief = await relieve(prompt(850, 400), { summarise: unpaid });
+  const relief = await relieve(prompt(850, 400), { summarize: unpaid });
   assertEquals([relief.tokensBefore, relief.elisions.length, relief.summary, relief.paused], [
     850,
     1,
@@ -131,7 +131,7 @@ Deno.test("relievePressure() avoids the summary by pruning at 850 of 1,000", asy
   assertLess(relief.tokensAfter, 500);
 });
 
-Deno.test("relievePressure() still summarises at 950 of 1,000, and at 850 if pruning isn't enough", async () => {
+Deno.test("relievePressure() still summarizes at 950 of 1,000, and at 850 if pruning isn't enough", async () => {
   for (const [tokens, resultTokens] of [[950, 400], [850, 10]] as const) {
     const relief = await relieve(prompt(tokens, resultTokens));
     assertEquals([relief.tokensBefore, relief.summary?.kind, relief.paused], [tokens, "summary", false]);
@@ -143,14 +143,14 @@ Deno.test("relievePressure() still summarises at 950 of 1,000, and at 850 if pru
 Deno.test("relievePressure() counts the whole prompt", async () => {
   const relief = await relieve(prompt(700, 400), {
     countPrompt: (messages) => count(messages) + 150,
-    summarise: unpaid,
+    summarize: unpaid,
   });
   assertEquals([relief.tokensBefore, relief.elisions.length], [700, 1]);
 });
 
 Deno.test("relievePressure() pauses in a window that is too small, instead of looping", async () => {
   let calls = 0;
-  const summarise = () => (calls += 1, Promise.resolve("A summary."));
+  const summarize = () => (calls += 1, Promise.resolve("A summary."));
   let messages: readonly Message[] = [
     user(text(950)),
     say("one"),
@@ -159,7 +159,7 @@ Deno.test("relievePressure() pauses in a window that is too small, instead of lo
     say(""),
   ];
   for (let request = 0; request < 5; request += 1) {
-    const relief = await relieve(messages, { summarise });
+    const relief = await relieve(messages, { summarize });
     assertEquals([relief.paused, relief.summary], [true, undefined]);
     messages = relief.messages;
   }
@@ -168,7 +168,7 @@ Deno.test("relievePressure() pauses in a window that is too small, instead of lo
 
 Deno.test("relievePressure() pauses and returns the failure while the archive fails", async () => {
   const messages = prompt(950, 400);
-  const relief = await tryToRelieve(messages, { archive: failingArchive(), summarise: unpaid });
+  const relief = await tryToRelieve(messages, { archive: failingArchive(), summarize: unpaid });
   // @ts-expect-error: before failure has been looked at, there are no messages.
   assertEquals(relief.messages, undefined);
   assert(relief.failure);
@@ -180,7 +180,7 @@ Deno.test("relievePressure() pauses and returns the failure while the archive fa
 Deno.test("relievePressure() returns the elisions when archiving the old turns fails", async () => {
   const messages = prompt(950, 100);
   const archive = failingArchive('"role"');
-  const relief = await tryToRelieve(messages, { archive, summarise: unpaid });
+  const relief = await tryToRelieve(messages, { archive, summarize: unpaid });
   assert(relief.failure);
   assertStrictEquals(relief.unchanged, messages);
   assertEquals([relief.elisions.length, relief.paused], [1, false]);
@@ -211,12 +211,12 @@ Deno.test("relievePressure() limits 20 tool-heavy turns without a summary", asyn
       ...[0, 1].flatMap((k) => step("log", { n, k }, text(400, `${n}.${k} `))),
       say("done"),
     ],
-    { summarise: unpaid },
+    { summarize: unpaid },
   );
   assert(Math.max(...prompts) < 8000);
 });
 
-Deno.test("relievePressure() summarises 20 text-heavy turns, never twice in a row", async () => {
+Deno.test("relievePressure() summarizes 20 text-heavy turns, never twice in a row", async () => {
   const { summaries, prompts } = await run((n) => [user(`turn ${n}`), say(text(900, `${n} `))], {});
   const turns = summaries.flatMap((summary, n) => summary ? [n] : []);
   assert(turns.length >= 2);
@@ -224,7 +224,7 @@ Deno.test("relievePressure() summarises 20 text-heavy turns, never twice in a ro
   assert(Math.max(...prompts) < 8000);
 });
 
-Deno.test("relievePressure() summarises enough that no other summary follows at once, whatever else fills the window", async () => {
+Deno.test("relievePressure() summarizes enough that no other summary follows at once, whatever else fills the window", async () => {
   for (const [toolTokens, userTokens] of [[4_000, 20], [5_500, 20], [2_000, 180]] as const) {
     const { summaries } = await run((n) => [user(text(userTokens, `${n} `)), say(text(900, `${n} `))], {
       countPrompt: (messages) => count(messages) + toolTokens,
@@ -242,7 +242,7 @@ Deno.test("relievePressure() doesn't change warm requests between its triggers",
   let messages: readonly Message[] = [user("go")];
   for (let n = 0; count(messages) < 7000; n += 1) {
     const next = [...messages, ...step("log", { n }, text(300, `${n} `)), say("")];
-    const relief = await relieve(next, { windowTokens: 10_000, archive, summarise: unpaid });
+    const relief = await relieve(next, { windowTokens: 10_000, archive, summarize: unpaid });
     assertStrictEquals(relief.messages, next);
     messages = next;
   }
@@ -252,7 +252,7 @@ Deno.test("relievePressure() doesn't change warm requests between its triggers",
 Deno.test("relievePressure() isn't triggered by a request that is tried again, nor by usage summed over retries", async () => {
   const messages = prompt(700, 400);
   for (let attempt = 0; attempt < 3; attempt += 1) {
-    const relief = await relieve(messages, { summarise: unpaid });
+    const relief = await relieve(messages, { summarize: unpaid });
     assertStrictEquals(relief.messages, messages);
     assertEquals(relief.tokensBefore, 700);
   }

@@ -189,8 +189,8 @@ function splitsPair(text: string, at: number): boolean {
 function binariesIn(text: string): Binaries {
   return [...text.matchAll(/(["']?)(data:[^,\s"']{0,99},)?(?<![\w+/=-])([\w+/=-]{512,})(["']?)/g)].flatMap(
     (found) => {
-      const [all, before, front, run = "", behind] = found;
-      const isData = (before && behind) || front ||
+      const [all, before, front, run = "", after] = found;
+      const isData = (before && after) || front ||
         (/[A-Z]/.test(run) && /[a-z]/.test(run) && /\d/.test(run));
       return isData ? { start: found.index, end: found.index + all.length } : [];
     },

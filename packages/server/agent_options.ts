@@ -63,8 +63,8 @@ export interface HttpOptions {
 /** Allowed hosts of webhooks, and their connections. */
 export interface WebhookOptions {
   /**
-   * Hosts as `host` or `host:port`: by plain HTTP too, and at any address. `*` is all others, by HTTPS and at a
-   * public address.
+   * Hosts as `host` or `host:port`, also over plain HTTP and at any address. `*`: all others, over HTTPS at
+   * public addresses.
    */
   readonly hosts: readonly string[];
   /** Returns the addresses of a host that isn't listed by name. Default: the system's. */

@@ -158,7 +158,7 @@ let playing: { readonly model: Model; readonly onError: (error: unknown) => void
 
 /** The player's model; it makes no summaries. */
 const playersModel: Model = (request) => {
-  if (!playing || /[Ss]ummarise (it|the older part)/.test(String(request.messages.at(-1)?.content))) {
+  if (!playing || /[Ss]ummarize (it|the older part)/.test(String(request.messages.at(-1)?.content))) {
     throw new Error("No summary.");
   }
   return playing.model(request);

@@ -1,9 +1,9 @@
 import type { Message, Usage } from "@tare/messages";
 import {
   type Idle,
+  type KeepAliveEntry,
+  type KeepAliveRequest,
   observeUpgrade,
-  type Ping,
-  type PingEntry,
   type Price,
   UNTRIED,
   type UpgradeOutcome,
@@ -13,8 +13,8 @@ import { setTimeout as setTimer } from "node:timers";
 import type { Session } from "./session.ts";
 
 /** An idle session whose cached prefix can be kept alive. */
-export interface Pingable {
-  readonly session: Pick<Session, "id" | "nextPing" | "pinged">;
+export interface KeepAliveTarget {
+  readonly session: Pick<Session, "id" | "nextKeepAlive" | "recordKeepAlive">;
   /** Provider, hash of its API key, and model. */
   readonly key: string;
   readonly idle: Omit<Idle, "nowMs" | "trial" | "isRequested">;
@@ -29,9 +29,9 @@ export interface Pingable {
    * Sends a keep-alive request and returns its usage. `refused`: the provider doesn't support it; `undefined`: it
    * failed. Errors are reported.
    */
-  ping(type: Ping["type"], signal: AbortSignal): Promise<Usage | "refused" | undefined>;
+  send(type: KeepAliveRequest["type"], signal: AbortSignal): Promise<Usage | "refused" | undefined>;
   /** Called after a keep-alive request was recorded, to save the conversation's state. */
-  onRecorded(entry: PingEntry): void;
+  onRecorded(entry: KeepAliveEntry): void;
 }
 
 /** Options of {@linkcode CacheKeepAlive}. */
@@ -60,7 +60,7 @@ export interface KeepAlivePeriod {
 }
 
 interface Waiting {
-  readonly pingable: Pingable;
+  readonly target: KeepAliveTarget;
   readonly abort: AbortController;
   cancel?: () => void;
 }
@@ -102,7 +102,7 @@ export class CacheKeepAlive {
     this.#spend(this.#options.spentUsd);
     this.#waiting = new LRUCache<string, Waiting>({
       maxSize: this.#options.maxBytes,
-      sizeCalculation: ({ pingable }) => ENTRY_BYTES + pingable.bytes,
+      sizeCalculation: ({ target }) => ENTRY_BYTES + target.bytes,
       dispose: ({ cancel, abort }) => {
         cancel?.();
         abort.abort();
@@ -115,10 +115,10 @@ export class CacheKeepAlive {
   }
 
   /** Retains an idle conversation until it has no permitted keep-alive request, or its cache expires. */
-  waits(pingable: Pingable): void {
-    const { id } = pingable.session;
+  waits(target: KeepAliveTarget): void {
+    const { id } = target.session;
     this.cancelNext(id);
-    const waiting: Waiting = { pingable, abort: new AbortController() };
+    const waiting: Waiting = { target, abort: new AbortController() };
     if (this.#isClosed || !this.#possible(waiting)) return;
     this.#waiting.set(id, waiting);
     if (this.#waiting.peek(id) === waiting) this.#plan(waiting);
@@ -137,7 +137,7 @@ export class CacheKeepAlive {
     const waiting = this.#waiting.get(id);
     const possible = waiting && this.#possible(waiting);
     if (!waiting || !possible) return "nothing held";
-    const usd = usdOf(waiting.pingable, possible.costUnits + TAIL_UNITS);
+    const usd = usdOf(waiting.target, possible.costUnits + TAIL_UNITS);
     if (usd === undefined) return "no price";
     const untilMs = this.#options.now() + ms;
     this.#requestedUntil.set(id, untilMs);
@@ -176,18 +176,18 @@ export class CacheKeepAlive {
     return this.#known.get(key) ?? { trial: UNTRIED };
   }
 
-  #next(waiting: Waiting): Ping | undefined {
-    const { pingable } = waiting;
-    const next = this.#possible(waiting, this.retainedUntilMs(pingable.session.id) !== undefined);
-    return next && this.#consent(pingable, next) ? next : undefined;
+  #next(waiting: Waiting): KeepAliveRequest | undefined {
+    const { target } = waiting;
+    const next = this.#possible(waiting, this.retainedUntilMs(target.session.id) !== undefined);
+    return next && this.#consent(target, next) ? next : undefined;
   }
 
   /** Returns the next keep-alive request, by default as if the user requested it. */
-  #possible({ pingable }: Waiting, isRequested = true): Ping | undefined {
-    const { trial, isRefused } = this.#knownOf(pingable.key);
+  #possible({ target }: Waiting, isRequested = true): KeepAliveRequest | undefined {
+    const { trial, isRefused } = this.#knownOf(target.key);
     if (isRefused) return undefined;
-    return pingable.session.nextPing({
-      ...pingable.idle,
+    return target.session.nextKeepAlive({
+      ...target.idle,
       nowMs: this.#options.now(),
       trial,
       isRequested,
@@ -195,11 +195,14 @@ export class CacheKeepAlive {
   }
 
   /** Returns how a keep-alive request is paid; `undefined` if it isn't permitted. */
-  #consent(pingable: Pingable, { atMs, costUnits }: Ping): Pingable["consent"] | undefined {
-    const { session: { id }, consent } = pingable;
+  #consent(
+    target: KeepAliveTarget,
+    { atMs, costUnits }: KeepAliveRequest,
+  ): KeepAliveTarget["consent"] | undefined {
+    const { session: { id }, consent } = target;
     if (consent === "turn") return consent;
     if ((this.#requestedUntil.get(id) ?? 0) >= atMs) return "requested";
-    const usd = usdOf(pingable, costUnits);
+    const usd = usdOf(target, costUnits);
     if (consent !== "budget" || usd === undefined) return undefined;
     return this.#spentOn(atMs) + usd <= this.#options.budgetUsdPerDay ? consent : undefined;
   }
@@ -217,50 +220,50 @@ export class CacheKeepAlive {
   #plan(waiting: Waiting): void {
     const { now, after, onError } = this.#options;
     const next = this.#next(waiting) ?? this.#possible(waiting);
-    if (!next) return this.cancelNext(waiting.pingable.session.id);
+    if (!next) return this.cancelNext(waiting.target.session.id);
     waiting.cancel = after(Math.max(0, next.atMs - now()), () => {
       this.#due(waiting).catch((error) => {
-        this.cancelNext(waiting.pingable.session.id);
+        this.cancelNext(waiting.target.session.id);
         onError(error);
       });
     });
   }
 
   async #due(waiting: Waiting): Promise<void> {
-    const { pingable, abort: { signal } } = waiting;
+    const { target, abort: { signal } } = waiting;
     delete waiting.cancel;
     const next = this.#next(waiting);
     if (!next && (this.#possible(waiting)?.atMs ?? 0) <= this.#options.now()) {
-      return this.cancelNext(pingable.session.id);
+      return this.cancelNext(target.session.id);
     }
     // Timers may be early, and the state may have changed since.
     if (!next || next.atMs > this.#options.now()) return this.#plan(waiting);
-    const usd = this.#consent(pingable, next) === "budget" ? usdOf(pingable, next.costUnits) ?? 0 : 0;
+    const usd = this.#consent(target, next) === "budget" ? usdOf(target, next.costUnits) ?? 0 : 0;
     const atMs = this.#options.now();
     // Reserved, so that concurrent requests don't spend it too.
     this.#spend(usd);
-    const usage = await this.#send(pingable, next.type, signal);
+    const usage = await this.#send(target, next.type, signal);
     // The usage of an aborted request is unknown.
     if (signal.aborted) return;
     if (usage === undefined || usage === "refused") {
       this.#spend(-usd);
-      if (usage === "refused") this.#refused(pingable.key, next.type);
-      return this.cancelNext(pingable.session.id);
+      if (usage === "refused") this.#refused(target.key, next.type);
+      return this.cancelNext(target.session.id);
     }
-    const entry = pingable.session.pinged({ type: next.type, atMs, usage });
-    if (usd > 0) this.#spend((usdOf(pingable, entry.costUnits) ?? 0) - usd);
-    if (entry.upgrade) this.observe(pingable.key, entry.upgrade);
-    pingable.onRecorded(entry);
+    const entry = target.session.recordKeepAlive({ type: next.type, atMs, usage });
+    if (usd > 0) this.#spend((usdOf(target, entry.costUnits) ?? 0) - usd);
+    if (entry.upgrade) this.observe(target.key, entry.upgrade);
+    target.onRecorded(entry);
     if (!signal.aborted) this.#plan(waiting);
   }
 
   async #send(
-    { ping }: Pingable,
-    type: Ping["type"],
+    { send }: KeepAliveTarget,
+    type: KeepAliveRequest["type"],
     signal: AbortSignal,
   ): Promise<Usage | "refused" | undefined> {
     try {
-      return await ping(type, signal);
+      return await send(type, signal);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       if (!signal.aborted) this.#options.onError(new Error(`Cannot keep a prompt cached: ${reason}.`));
@@ -279,7 +282,7 @@ export class CacheKeepAlive {
   }
 
   /** Remembers what the provider doesn't support. */
-  #refused(key: string, type: Ping["type"]): void {
+  #refused(key: string, type: KeepAliveRequest["type"]): void {
     if (type === "upgrade") return this.observe(key, { of: "bill", isGood: false });
     this.#known.set(key, { ...this.#knownOf(key), isRefused: true });
     this.#options.onError(
@@ -293,7 +296,7 @@ const NEWEST_REPLIES = 3;
 
 const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;
 
-function usdOf({ price }: Pingable, costUnits: number): number | undefined {
+function usdOf({ price }: KeepAliveTarget, costUnits: number): number | undefined {
   const known = price();
   return known && costUnits * known.input / 1e6;
 }

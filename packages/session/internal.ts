@@ -53,7 +53,6 @@ export {
   type UnsummedSessions,
 } from "./registry.ts";
 export type {
-  BriefCommit,
   ConnectionMetrics,
   DeliveryClaim,
   DeliveryLimits,
@@ -63,6 +62,7 @@ export type {
   Hold,
   HolderAnswer,
   HolderRequest,
+  HoldingCommit,
   IdleQuery,
   KeyClaim,
   KeyName,
@@ -94,5 +94,5 @@ export {
   type WriteBehindOptions,
   type WrittenKind,
 } from "./write_behind.ts";
-export type { KeepAlivePeriod, Pingable } from "./cache_keep_alive.ts";
+export type { KeepAlivePeriod, KeepAliveTarget } from "./cache_keep_alive.ts";
 export { s3Address } from "./store/s3_address.ts";

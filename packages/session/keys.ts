@@ -193,7 +193,7 @@ export class Keys {
    */
   async remove(name: string): Promise<boolean> {
     if (!await this.#store.getDocument(KEY, name)) return false;
-    await this.#store.commit([{ type: "no_document", kind: KEY, id: name }]);
+    await this.#store.commit([{ type: "delete_document", kind: KEY, id: name }]);
     await this.#load();
     return true;
   }
@@ -463,7 +463,7 @@ export class Keys {
     try {
       const old = (await this.#spent.list()).filter((spent) => spent.day < day);
       await this.#store.commit([
-        ...old.map(({ id }): StoreRecord => ({ type: "no_document", kind: SPENT, id })),
+        ...old.map(({ id }): StoreRecord => ({ type: "delete_document", kind: SPENT, id })),
         ...this.#ownSpent(day).map((value): StoreRecord => ({
           type: "document",
           kind: SPENT,

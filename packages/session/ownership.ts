@@ -23,7 +23,7 @@ export interface OwnedEvents {
   follow(
     followed: {
       readonly watch: (changed: (seen?: SessionSnapshot) => void) => () => void;
-      readonly look: (seen?: SessionSnapshot) => Promise<void>;
+      readonly inspect: (seen?: SessionSnapshot) => Promise<void>;
     } | undefined,
   ): void;
   removed(): void;
@@ -266,7 +266,7 @@ export class Ownership {
         await store.commit([{ type: "answer", requestId, answer: {} }]).catch(onError);
       }
       await this.#shared?.release(id);
-      this.#seen = { fence: hold.fence, holder: "nobody", lastEvent: events.last };
+      this.#seen = { fence: hold.fence, holder: "none", lastEvent: events.last };
     } catch (error) {
       // It may be released all the same: the store knows the owner.
       onError(error);
@@ -288,7 +288,7 @@ export class Ownership {
     this.#drop();
     this.#session.lost();
     this.#follow();
-    this.#look();
+    this.#inspect();
   }
 
   #follow(): void {
@@ -296,12 +296,12 @@ export class Ownership {
     if (!shared) return;
     this.#session.events.follow({
       watch: (changed) => shared.watch(this.#session.id, changed),
-      look: (seen) => this.#look(seen),
+      inspect: (seen) => this.#inspect(seen),
     });
   }
 
   /** Notes writes of other servers. Never rejects. */
-  #look(seen?: SessionSnapshot): Promise<void> {
+  #inspect(seen?: SessionSnapshot): Promise<void> {
     return this.#queue.run(() => this.#see(seen)).catch((error) => {
       if (this.#isGone) return;
       this.#session.onError?.(error);
@@ -316,8 +316,8 @@ export class Ownership {
     if (!this.#shared || this.#hold || newest && this.#seen && isBefore(newest, this.#seen)) return;
     const seen = newest && newest.holder !== "this" ? newest : await this.#orGone(this.#shared.inspect(id));
     const { holder, fence } = seen;
-    if (holder === "nobody" && fence === this.#known && !events.failed) return;
-    if (holder === "this" || holder === "left") return await this.#refresh(seen);
+    if (holder === "none" && fence === this.#known && !events.failed) return;
+    if (holder === "this" || holder === "expired") return await this.#refresh(seen);
     if (!await this.#orGone(observe(seen))) return await this.#refresh(seen);
     this.#seen = seen;
   }
@@ -327,7 +327,7 @@ export class Ownership {
     if (this.#isGone) throw refusal("gone");
     if (!this.#shared || this.#hold) return;
     const { holder, fence, lastEvent } = this.#seen = seen ?? await this.#orGone(this.#shared.inspect(id));
-    if (holder === "nobody" && fence === this.#known && !events.failed) return;
+    if (holder === "none" && fence === this.#known && !events.failed) return;
     const read = async (isOther: boolean) => {
       events.reach(lastEvent);
       const isInProgress = await this.#orGone(this.#session.read(isOther));
@@ -335,7 +335,7 @@ export class Ownership {
       return isInProgress;
     };
     if (holder === "other") await read(true);
-    else if (holder !== "nobody" || await read(false)) {
+    else if (holder !== "none" || await read(false)) {
       this.#known = undefined;
       try {
         if (!await this.#here(async () => {})) await read(true);
@@ -370,5 +370,5 @@ export function isFenced(error: unknown): error is StoreError {
  */
 function isBefore({ fence, lastEvent, holder }: SessionSnapshot, later: SessionSnapshot): boolean {
   if (fence !== later.fence) return fence < later.fence;
-  return lastEvent < later.lastEvent || later.holder === "nobody" && holder !== "nobody";
+  return lastEvent < later.lastEvent || later.holder === "none" && holder !== "none";
 }

@@ -37,7 +37,10 @@ class Counter {
       unsettled: () => called("unsettled"),
       refusal: (why) => new Error(why),
     });
-    store.shared?.listen({ onRequest: (request) => void this.ownership.receive(request), gone: () => {} });
+    store.shared?.listen({
+      onRequest: (request) => void this.ownership.receive(request),
+      onExpired: () => {},
+    });
   }
 
   /** Counts if this server owns the session; otherwise returns the owner's answer. */

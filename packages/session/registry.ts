@@ -151,7 +151,7 @@ export interface SessionKind<
   open(id: string): Promise<S | undefined>;
   row(session: S): ListedSession;
   unsaved?(): readonly ListedSession[];
-  /** Returns a stored row with what memory has newer. Default: the row. */
+  /** Returns a stored row with newer data from memory. Default: the row. */
   known?(row: ListedSession): ListedSession;
   /** Returns the totals that aren't stored yet, optionally of one key. Default: none. */
   unsummed?(by?: string): Iterable<UnsummedSessions>;

@@ -266,7 +266,7 @@ function instruments(made: (options: MetricOptions) => MetricRecorder) {
         labels: ["gen_ai.request.model"],
       },
     ),
-    costWithout: sum("tare.cost.baseline", "Baseline cost of the same calls without Tare.", {
+    baselineCost: sum("tare.cost.baseline", "Baseline cost of the same calls without Tare.", {
       unit: "usd",
       labels: ["gen_ai.request.model"],
     }),
@@ -450,11 +450,11 @@ export class Telemetry {
     },
     model: string,
   ): void {
-    const { cost, costWithout, promptTokens: prompts, cachedTokens: cached } = this.#instruments;
+    const { cost, baselineCost, promptTokens: prompts, cachedTokens: cached } = this.#instruments;
     const facts = { "gen_ai.request.model": model };
     const attributes = [
       [cost, usd],
-      [costWithout, baselineUsd],
+      [baselineCost, baselineUsd],
       [prompts, promptTokens],
       [cached, cachedTokens],
     ] as const;

@@ -197,7 +197,7 @@ export class WriteBehind<S extends RegisteredSession> {
     const known = held.find(id);
     if (known && this.isUpToDate(known)) return known;
     return await held.load(id, async () => {
-      const fence = (await new SessionRecords(store, id).look())?.fence;
+      const fence = (await new SessionRecords(store, id).inspect())?.fence;
       if (fence === undefined || known && !this.isStoredNewer({ id, fence })) return known;
       const loaded = await this.#read(id, fence);
       return loaded?.record.kind === kind ? await restore(loaded) ?? known : known;
@@ -205,9 +205,9 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last: first those
-   * with an exact name, then those with a shared one unless `take` returns that the former suffice. Does nothing if the
-   * store is late or fails. Never rejects.
+   * Passes stored sessions that are newer than in memory to `take`, the best match last: those with a name of `own`,
+   * then, unless `take` returns that these suffice, those with a name of `alike`. Does nothing if the store is late or
+   * fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },
@@ -217,7 +217,7 @@ export class WriteBehind<S extends RegisteredSession> {
     if (!storesContent || this.#isPaused) return;
     await this.#within(waitMs, async (isLate) => {
       for (const [names, limit] of [[own, LOADED.own], [alike, LOADED.alike]] as const) {
-        const named = await store.findNamed(names, limit);
+        const named = await store.findByName(names, limit);
         if (named.length === 0) continue;
         const news = named.filter((one) => this.isStoredNewer(one));
         const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
@@ -316,7 +316,7 @@ export class WriteBehind<S extends RegisteredSession> {
     const { store } = this.#options;
     const { id, session } = own;
     const { stored } = this.#writerOf(own);
-    const seen = await stored.look();
+    const seen = await stored.inspect();
     const totals = seen && await stored.ifThere(() => store.readState(id, "totals"));
     if (!totals) return this.#begin(own);
     const { fence, holder, lastEvent } = seen;

@@ -405,16 +405,16 @@ function checkPairs(
     const calls = new Set(
       turns[place - 1]?.blocks.filter(({ type }) => type === "tool_use").map(({ id }) => id) ?? [],
     );
-    let isBehind = false;
+    let isAfter = false;
     for (const { type, tool_use_id: id } of blocks) {
       if (type !== "tool_result") {
-        isBehind = true;
+        isAfter = true;
         continue;
       }
       if (!calls.delete(id)) {
         refuse(`messages.${at}: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${id}`);
       }
-      if (isBehind) refuse(`messages.${at}: \`tool_result\` blocks must come first in the content`);
+      if (isAfter) refuse(`messages.${at}: \`tool_result\` blocks must come first in the content`);
     }
   });
 }

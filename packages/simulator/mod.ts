@@ -1,6 +1,6 @@
 /**
  * A simulated provider, OpenAI-compatible and for Anthropic's Messages API, with an exact prefix cache, and its models:
- * {@linkcode scripted} replies, {@linkcode replay} of a recorded conversation, and {@linkcode rehearsal}, the offline demo
+ * {@linkcode scripted} replies, {@linkcode replay} of a recorded conversation, and {@linkcode demoModel}, the offline demo
  * model, which uses real tools by fixed rules.
  *
  * @module
@@ -24,4 +24,4 @@ export {
   simulator,
   type SimulatorOptions,
 } from "./provider/simulator.ts";
-export { rehearsal } from "./rehearsal/rehearsal.ts";
+export { demoModel } from "./demo/demo_model.ts";

@@ -1,6 +1,6 @@
 /**
- * Exact token counts with the rank tables of [js-tiktoken](https://github.com/dqbd/tiktoken), a separate entry point because
- * loading a table takes some tens of milliseconds. A megabyte of any text is counted in well under a second.
+ * Exact token counts with the rank tables of [js-tiktoken](https://github.com/dqbd/tiktoken). Loading a table takes some
+ * tens of milliseconds; a megabyte of any text is counted in well under a second.
  *
  * @example
  * ```ts

@@ -31,7 +31,7 @@ export function planTool(): Tool {
         throw new ToolRefusal("steps and done are both missing.");
       }
       if (steps && (done ?? 0) > steps.length) {
-        throw new ToolRefusal(`${done} steps can't be done out of ${steps.length}.`);
+        throw new ToolRefusal(`done is ${done}, and the number of steps is ${steps.length}.`);
       }
       return Promise.resolve("The user sees it.");
     },

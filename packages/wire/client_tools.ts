@@ -57,10 +57,10 @@ export function deferTools(
 type FirstTool = ReturnType<typeof steadyTools>["first"][number];
 
 /**
- * Returns a request with tools in their first order and spelling: clients refetch them in varying form, which
- * would invalidate the cached prefix. Cache breakpoints keep their position; changed tools replace previous
- * ones, new ones follow, deferred ones stay in place. Returns the same request if unchanged, or if names
- * repeat.
+ * Returns a request with tools in their first order and spelling: clients send them in varying order and
+ * spelling, which would invalidate the cached prefix. Cache breakpoints keep their position; changed tools
+ * replace previous ones, new ones follow, deferred ones stay in place. Returns the same request if unchanged,
+ * or if names repeat.
  */
 export function steadyTools(
   request: WireRequest,

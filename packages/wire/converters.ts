@@ -49,8 +49,8 @@ export interface RequestView extends Pick<ModelRequest, "messages" | "tools" | "
 
 /**
  * Returns the chat messages and tools of a Messages request, for `view()` of a session. Each block of a user
- * message becomes a message, a reply one. Equal messages are the same objects at each call. Images and files
- * are omitted; {@linkcode toAnthropic} restores them.
+ * message becomes one message, a whole reply too. Equal messages are the same objects at each call. Images
+ * and files are omitted; {@linkcode toAnthropic} restores them.
  * @throws {TypeError} if a message isn't one of that API.
  *
  * @example

@@ -94,21 +94,21 @@ function fieldAt(
   if (bytes[colon] !== COLON) throw misread("a colon", colon);
   const name = readJsonAt(bytes, { start, end }) as string;
   const first = skipBlanks(bytes, colon + 1);
-  const behind = known?.(name, first);
+  const after = known?.(name, first);
   return {
     name,
-    value: behind === undefined ? spanAt(bytes, first) : { start: first, end: skipNested(bytes, behind, 1) },
+    value: after === undefined ? spanAt(bytes, first) : { start: first, end: skipNested(bytes, after, 1) },
   };
 }
 
 /**
  * Returns the spans of an array's items.
- * @param behind End of the item before the first one returned. Default: all items.
+ * @param after End of the item before the first one returned. Default: all items.
  * @throws {SyntaxError} if there is no complete array at `at`.
  */
-export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: number): Span[] {
+export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, after?: number): Span[] {
   const items: Span[] = [];
-  walk(bytes, { at, open: OPEN_ARRAY, close: CLOSE_ARRAY, behind }, (start) => {
+  walk(bytes, { at, open: OPEN_ARRAY, close: CLOSE_ARRAY, after }, (start) => {
     const item = spanAt(bytes, start);
     items.push(item);
     return item.end;
@@ -163,15 +163,15 @@ const FOUND = Infinity;
  */
 function walk(
   bytes: Uint8Array<ArrayBuffer>,
-  { at, open, close, behind }: {
+  { at, open, close, after }: {
     readonly at: number;
     readonly open: number;
     readonly close: number;
-    readonly behind?: number | undefined;
+    readonly after?: number | undefined;
   },
   member: (start: number) => number,
 ): void {
-  let end = behind;
+  let end = after;
   if (end === undefined) {
     const first = skipBlanks(bytes, at);
     if (bytes[first] !== open) throw misread(open === OPEN_ARRAY ? "an array" : "an object", first);

@@ -86,9 +86,9 @@ Deno.test("objectFields() and arrayItems() continue after a known item", () => {
       const start = fields.get("list")!.start;
       const items = arrayItems(bytes, start);
       const at = number % items.length;
-      const behind = items[at]!.end;
-      assertEquals(objectFields(bytes, 0, (name) => name === "list" ? behind : undefined), fields);
-      assertEquals(arrayItems(bytes, start, behind), items.slice(at + 1));
+      const after = items[at]!.end;
+      assertEquals(objectFields(bytes, 0, (name) => name === "list" ? after : undefined), fields);
+      assertEquals(arrayItems(bytes, start, after), items.slice(at + 1));
     },
   ));
 });

@@ -131,8 +131,8 @@ export interface Protocol {
   readonly toolSearch?: ToolSearch;
   /** Returns a writer of one turn's replies. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
-  /** Cache keep-alive. Default: unsupported without a reply's cost. */
-  readonly pings?: KeepAlive;
+  /** Cache keep-alive. Default: unsupported, since each request would cost a reply. */
+  readonly keepAlive?: KeepAlive;
   /** Returns an error response. `code` is machine-readable. */
   refuse(status: number, message: string, code: string): Response;
 }

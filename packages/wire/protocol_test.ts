@@ -88,8 +88,8 @@ Deno.test("writeRequest() writes placeholders, and a text instead of a list as a
     input: [line, { role: "user", content: "Go." }],
     previous_response_id: "r2",
   });
-  const behind = { ...prompt, messages: [...messages, line], places: [...places, -1], follows: "r1" };
-  assertEquals(JSON.parse(decode(writeRequest(request, behind))), {
+  const after = { ...prompt, messages: [...messages, line], places: [...places, -1], follows: "r1" };
+  assertEquals(JSON.parse(decode(writeRequest(request, after))), {
     model: "m",
     input: [{ role: "user", content: "Go." }, line],
     previous_response_id: "r1",

@@ -660,16 +660,16 @@ function writeItems(
   for (const item of items) {
     const end = start + item.parts.length;
     const seen: (Message | undefined)[] = [];
-    let behind: WrittenItem[] | undefined;
+    let after: WrittenItem[] | undefined;
     for (; at < messages.length; at++) {
       const message = messages[at];
       const place = places[at];
       if (!message || place === undefined || place >= end) break;
       if (place >= start) seen[place - start] = message;
-      else (seen.length > 0 ? behind ??= [] : written).push(write(message, at + 1));
+      else (seen.length > 0 ? after ??= [] : written).push(write(message, at + 1));
     }
     written.push({ item, seen, bytes: seen.length > 0 ? writeItem(item, seen) : undefined, end: at });
-    if (behind) written.push(...behind);
+    if (after) written.push(...after);
     start = end;
   }
   return [...written, ...messages.slice(at).map((message, more) => write(message, at + more + 1))];

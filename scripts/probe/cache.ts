@@ -1,6 +1,6 @@
 import type { Message, Usage } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
-import { recogniseProfile } from "../../packages/planner/providers.ts";
+import { recognizeProfile } from "../../packages/planner/providers.ts";
 import { formatTable } from "../format_table.ts";
 import { ask, type Bench } from "./experiment.ts";
 import { formatDuration } from "./clock.ts";
@@ -115,7 +115,7 @@ export interface CacheSummary {
 }
 
 /** Summarizes samples. The profile counts as one sample, so that few samples never give a probability of 0 or 1. */
-export function summarise(
+export function summarize(
   { results, profile, modelName }: Bench<CacheSample>,
   settings: CacheSettings,
 ): CacheSummary {
@@ -125,8 +125,8 @@ export function summarise(
     return usage ? [{ idleMs, usage, share: usage.cachedTokens / promptTokens }] : [];
   });
   const served = samples.find(({ usage }) => usage.cachedTokens > 0);
-  const recognised = profile.cacheLifetime.length === 0 && served && recogniseProfile(served.usage);
-  const base = recognised ? profileNamed(recognised) : profile;
+  const recognized = profile.cacheLifetime.length === 0 && served && recognizeProfile(served.usage);
+  const base = recognized ? profileNamed(recognized) : profile;
   const lines = neverRising(idleMs.flatMap((idle): CacheLine[] => {
     const its = samples.filter((sample) => sample.idleMs === idle);
     if (its.length === 0) return [];

@@ -24,9 +24,9 @@ import {
   type Surroundings,
   withinBudget,
 } from "./experiment.ts";
-import { type CacheSample, type CacheSettings, cacheTable, probe, summarise } from "./cache.ts";
+import { type CacheSample, type CacheSettings, cacheTable, probe, summarize } from "./cache.ts";
 import { readDuration } from "./clock.ts";
-import { probeUpgrade, summariseUpgrade, type UpgradeSample, upgradeTable } from "./upgrade.ts";
+import { probeUpgrade, summarizeUpgrade, type UpgradeSample, upgradeTable } from "./upgrade.ts";
 
 const NOTHING_CACHED =
   "Nothing was served from a cache: the provider has none, doesn't report it, or uses machines that don't share one.";
@@ -54,8 +54,8 @@ export async function probeCache(args: readonly string[], surroundings: Surround
     simulated: () => ({ content: "ok" }),
   }, surroundings);
   const stopped = await withinBudget(() => probe(bench, settings));
-  const { lines, profileFile } = summarise(bench, settings);
-  bench.results.summarise({ lines, profileFile });
+  const { lines, profileFile } = summarize(bench, settings);
+  bench.results.summarize({ lines, profileFile });
   const file = profileFile && bench.write(".profile.json", `${JSON.stringify(profileFile, null, 2)}\n`);
   return {
     text: [
@@ -83,8 +83,8 @@ async function upgrade(
     inMessages: true,
   }, surroundings);
   const stopped = await withinBudget(() => probeUpgrade(bench, settings));
-  const summary = summariseUpgrade(bench);
-  bench.results.summarise(summary);
+  const summary = summarizeUpgrade(bench);
+  bench.results.summarize(summary);
   return { text: upgradeTable(bench, summary), stopped };
 }
 

@@ -58,7 +58,7 @@ export class Results<R> {
     this.#change({ spentUsd: this.#contents.spentUsd + usd, calls: this.#contents.calls + 1 });
   }
 
-  summarise(summary: unknown): void {
+  summarize(summary: unknown): void {
     this.#change({ summary });
   }
 

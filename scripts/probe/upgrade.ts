@@ -104,14 +104,14 @@ async function send(
   const answer = prose(ANSWER_TOKENS, { random: randomOf(`${name} answer`), countTokens });
   const question = "Say yes.";
   const isFirst = at === 0;
-  const isPing = at === 1;
-  const last = isPing ? "." : `Say it once more, for the ${at}th time.`;
+  const isKeepAlive = at === 1;
+  const last = isKeepAlive ? "." : `Say it once more, for the ${at}th time.`;
   const body = {
     system: [{ type: "text", text: front }],
     messages: isFirst ? [{ role: "user", content: marked(question, FIVE_MINUTES) }] : [
       { role: "user", content: question },
-      { role: "assistant", content: isPing ? marked(answer, AN_HOUR) : answer },
-      { role: "user", content: isPing ? last : marked(last, FIVE_MINUTES) },
+      { role: "assistant", content: isKeepAlive ? marked(answer, AN_HOUR) : answer },
+      { role: "user", content: isKeepAlive ? last : marked(last, FIVE_MINUTES) },
     ],
   };
   // The same as chat messages, to be priced before it is sent.
@@ -135,7 +135,7 @@ export interface UpgradeSummary {
   readonly isRefreshed: boolean;
 }
 
-export function summariseUpgrade({ results }: Bench<UpgradeSample>): UpgradeSummary | undefined {
+export function summarizeUpgrade({ results }: Bench<UpgradeSample>): UpgradeSummary | undefined {
   const samples = STEPS.flatMap((_, at) => results.get(`${at + 1}`) ?? []);
   const [first, ping, back, late] = samples.map(({ usage }) => usage);
   if (!first || !ping || !back || !late) return undefined;

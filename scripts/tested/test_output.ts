@@ -17,7 +17,7 @@ export function add(one: Result, other: Result): Result {
  * that failed without a failed test, by a type error or early exit, counts as one failure.
  */
 export function readTestOutput(output: string, { success }: { readonly success: boolean }): Result {
-  // deno-lint-ignore no-control-regex -- Colours.
+  // deno-lint-ignore no-control-regex -- Colors.
   const text = output.replaceAll(/\x1b\[[\d;]*m/g, "");
   const counts = [...text.matchAll(/^(?:ok|FAILED) \| (\d+) passed.*? \| (\d+) failed/gm)].at(-1);
   const skipped = new Map<string, number>();

@@ -63,13 +63,13 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   assertLessOrEqual(own === 0 ? rewrites : 0, breaks(served));
   assertLessOrEqual(callsOf(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
   assertEquals(sessions(through).size, new Set(working(direct.calls).map(conversationOf)).size);
-  const { costUnits: booked = NaN, baselineCostUnits: without = NaN } = through.ledger?.planned ?? {};
+  const { costUnits: booked = NaN, baselineCostUnits: baseline = NaN } = through.ledger?.planned ?? {};
   return {
     direct: costOf(direct),
     through: costOf(through),
     least: leastOf(direct),
     booked,
-    claimed: without - booked,
+    claimed: baseline - booked,
     caches: own <= summaries(through).length && marked(direct) > direct.calls.length / 2,
     missed: missed(through),
   };
@@ -205,10 +205,10 @@ function missed({ calls, exchanges }: Played): number {
     ...exchanges.flatMap((exchange) => {
       const { headers, answer, arrivedAt, ended } = exchange;
       // Concurrent requests may serve each other; how is unknown.
-      const isBeside = exchanges.some((other) =>
+      const isConcurrent = exchanges.some((other) =>
         other !== exchange && other.body !== "" && other.arrivedAt < ended && arrivedAt < other.ended
       );
-      if (isBeside) return [];
+      if (isConcurrent) return [];
       const predicted = Number(headers.get("x-tare-cached-predicted"));
       const sent = Number(headers.get("x-tare-tokens-sent"));
       const usage = usages(answer).findLast((usage) => promptTokens(usage) > 0);

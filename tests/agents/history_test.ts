@@ -21,7 +21,7 @@ async function playAndRead(
   const scenario = SCENARIOS.find((scenario) => scenario.name === name)!;
   const { calls } = await play(agent, scenario, {
     through: false,
-    look(home) {
+    inspect(home) {
       const history = readLogs({ places: { home, env: () => undefined } });
       assertEquals([history.unknownLines.size, history.unreadable], [0, []]);
       look(history);

@@ -46,9 +46,9 @@ export const RULES = 'RULE: every report ends with the line "checked by the rule
 export async function play(
   agent: Agent,
   scenario: Scenario,
-  { through, look }: {
+  { through, inspect }: {
     readonly through: boolean;
-    readonly look?: (home: string) => void | Promise<void>;
+    readonly inspect?: (home: string) => void | Promise<void>;
   },
 ): Promise<Played> {
   const { plans, files, failures = {} } = scenario;
@@ -89,9 +89,9 @@ export async function play(
       ...await agent.configure({ home, workspace, url: tap.url, windowTokens }),
     };
     const { entry } = agent;
-    const behind = { url: tap.url, chat: provider.url, messages: provider.url };
-    using copy = entry.takes && entry.file && copyFile(entry.file(given), behind);
-    const settingsFor = [entry.settingsFor?.(behind, given), copy && entry.takes?.(copy.path)];
+    const addresses = { url: tap.url, chat: provider.url, messages: provider.url };
+    using copy = entry.takes && entry.file && copyFile(entry.file(given), addresses);
+    const settingsFor = [entry.settingsFor?.(addresses, given), copy && entry.takes?.(copy.path)];
     const args = settingsFor.flatMap((part) => part?.args ?? []);
     const env = Object.assign({}, given, ...settingsFor.map((part) => part?.environment));
     const ended: Ended[] = [];
@@ -121,11 +121,11 @@ export async function play(
         ended.push(...await Promise.all(runs));
       } else ended.push(await run(agent.converse!(prompt, { home, workspace })));
     }
-    await look?.(home);
+    await inspect?.(home);
     const ledger = gateway &&
       await (await fetch(`${await target}/tare/v1/ledger`, { headers: ownerOf(data) })).json();
     return {
-      files: await filesBeside(workspace, laid),
+      files: await filesNextTo(workspace, laid),
       ended,
       calls: provider.calls,
       others: provider.others,
@@ -168,7 +168,7 @@ async function startGateway(
   };
 }
 
-async function filesBeside(
+async function filesNextTo(
   folder: string,
   given: Scenario["files"],
 ): Promise<Record<string, string>> {

@@ -23,7 +23,7 @@ async function planMs(turns: number): Promise<number> {
       archive: memoryArchive(),
       countTokens: estimateTokens,
       windowTokens: 50 * turns,
-      summarise: () => Promise.reject(new Error("unavailable")),
+      summarize: () => Promise.reject(new Error("unavailable")),
     });
     const before = cpuUsage();
     const { rewrites } = await session.view({ messages, tools: [] }, { nowMs: 0 });

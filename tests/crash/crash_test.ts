@@ -23,7 +23,7 @@ const POLICIES = {
   planner: { flags: ["--window", "64000"], triggers: {} },
   classic: {
     flags: ["--window", "8000", "--truncate-at", "1000"],
-    triggers: { historyBudgetTokens: 500, protectTokens: 500, pruneAt: 0.4, summariseAt: 0.5 },
+    triggers: { historyBudgetTokens: 500, protectTokens: 500, pruneAt: 0.4, summarizeAt: 0.5 },
   },
 } as const;
 

@@ -17,7 +17,7 @@ export const OUT = "out";
 export const NOTES = "notes.txt";
 
 export function asksForSummary(text: string): boolean {
-  return /summarise the older part|Summarise it\./.test(text);
+  return /summarize the older part|Summarize it\./.test(text);
 }
 
 const MAX_STEPS = 3;

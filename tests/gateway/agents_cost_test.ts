@@ -77,9 +77,9 @@ async function assertAsDirect(requests: readonly Sent[], profile: Profile): Prom
   const { cost, ledger } = await play(requests, profile, {});
   assert(cost <= MOST * direct.cost, `${Math.round(cost)} units, ${Math.round(direct.cost)} sent directly`);
   assertAlmostEquals(ledger.costUnits, cost, 1e-6 * cost);
-  const { baselineCostUnits: without, savedTokens } = ledger;
+  const { baselineCostUnits: baseline, savedTokens } = ledger;
   // Without evictions, the baseline excludes nothing of Tare's additions to a prompt.
-  assertAlmostEquals(without, savedTokens > 0 ? direct.cost : cost, 0.02 * direct.cost);
+  assertAlmostEquals(baseline, savedTokens > 0 ? direct.cost : cost, 0.02 * direct.cost);
   assertEquals(ledger.sessions, 1);
 }
 
@@ -114,10 +114,10 @@ interface Agent {
   readonly results?: readonly number[];
   readonly key?: "metadata" | "prompt_cache_key" | "x-session-id";
   /** Additional requests, by number of the turn's request that they precede. */
-  readonly beside?: Readonly<Record<number, readonly Beside[]>>;
+  readonly betweenTurns?: Readonly<Record<number, readonly BetweenTurns[]>>;
 }
 
-type Beside = "title" | "quota" | "warm-up" | "count" | "topic" | "title with tools";
+type BetweenTurns = "title" | "quota" | "warm-up" | "count" | "topic" | "title with tools";
 
 const RESULTS = [29_238, 16_375, 55];
 
@@ -125,11 +125,11 @@ const RESULTS = [29_238, 16_375, 55];
 const AGENTS: Readonly<Record<string, Agent>> = {
   "Claude Code, interactive": {
     ...{ protocol: "messages", key: "metadata", system: 6_375, tools: 35_549, context: 11_900 },
-    beside: { 0: ["title"], 1: ["count"] },
+    betweenTurns: { 0: ["title"], 1: ["count"] },
   },
   "Claude Code, which probes its quota and warms the cache": {
     ...{ protocol: "messages", key: "metadata", system: 6_375, tools: 35_549, context: 11_900 },
-    beside: { 0: ["quota", "title", "count", "warm-up"], 1: ["topic"], 3: ["quota", "title"] },
+    betweenTurns: { 0: ["quota", "title", "count", "warm-up"], 1: ["topic"], 3: ["quota", "title"] },
   },
   "Claude Agent SDK": {
     ...{ protocol: "messages", key: "metadata", system: 3_000, tools: 60_000, context: 900 },
@@ -137,32 +137,32 @@ const AGENTS: Readonly<Record<string, Agent>> = {
   "Codex": { protocol: "responses", key: "prompt_cache_key", system: 14_000, tools: 12_000, context: 5_000 },
   "opencode": {
     ...{ protocol: "chat", key: "x-session-id", system: 12_000, tools: 32_000 },
-    beside: { 0: ["title"] },
+    betweenTurns: { 0: ["title"] },
   },
   "Kilo": {
     ...{ protocol: "chat", key: "x-session-id", system: 45_000, tools: 30_000, context: 1_200 },
-    beside: { 1: ["title"] },
+    betweenTurns: { 1: ["title"] },
   },
   "pi, chat": { protocol: "chat", system: 3_500, tools: 5_500 },
   "pi, responses": { protocol: "responses", key: "prompt_cache_key", system: 3_500, tools: 5_500 },
   "Qwen Code": { protocol: "chat", system: 28_000, tools: 24_000, context: 1_500 },
   "Copilot, chat": {
     ...{ protocol: "chat", key: "x-session-id", system: 22_000, tools: 28_000, context: 200 },
-    beside: { 1: ["title with tools"] },
+    betweenTurns: { 1: ["title with tools"] },
   },
   "Copilot, responses": {
     ...{ protocol: "responses", key: "prompt_cache_key", system: 22_000, tools: 28_000, context: 200 },
-    beside: { 0: ["title with tools"] },
+    betweenTurns: { 0: ["title with tools"] },
   },
   "Copilot, messages": {
     ...{ protocol: "messages", key: "metadata", system: 22_000, tools: 28_000, context: 200 },
-    beside: { 0: ["title"] },
+    betweenTurns: { 0: ["title"] },
   },
   "Cline": { protocol: "chat", system: 24_000, tools: 20_000, context: 2_500 },
   "Continue, responses": { protocol: "responses", key: "prompt_cache_key", system: 4_000, tools: 11_000 },
   "Continue, messages": {
     ...{ protocol: "messages", key: "metadata", system: 4_000, tools: 11_000 },
-    beside: { 0: ["title"], 2: ["topic"] },
+    betweenTurns: { 0: ["title"], 2: ["topic"] },
   },
   "OpenClaw": { protocol: "chat", key: "x-session-id", system: 30_000, tools: 36_000, context: 800 },
   "Kimi Code": { protocol: "chat", key: "prompt_cache_key", system: 18_000, tools: 30_000 },
@@ -264,7 +264,7 @@ const WRITERS: Readonly<
 
 /** Returns a short session of an agent: a task, some read files, and additional requests. */
 function trafficOf(
-  { protocol, key, system, tools, context = 0, results = RESULTS, beside = {} }: Agent,
+  { protocol, key, system, tools, context = 0, results = RESULTS, betweenTurns = {} }: Agent,
 ): Sent[] {
   const writer = WRITERS[protocol];
   const { path, countPath = path, shortest } = writer;
@@ -291,7 +291,7 @@ function trafficOf(
   const turn = () => ({ ...writer.body(prose("system", system), items), tools: definitions });
   const title = (text: string) =>
     writer.body(prose("Write a title.", 1_500), [writer.user(`<task>${text}</task>`)]);
-  const others: Readonly<Record<Beside, () => void>> = {
+  const others: Readonly<Record<BetweenTurns, () => void>> = {
     title: () => send(title(task)),
     quota: () => send({ ...writer.body("", [writer.user("quota")]), ...shortest }),
     "warm-up": () => send({ ...turn(), ...shortest }),
@@ -300,7 +300,7 @@ function trafficOf(
     "title with tools": () => send({ ...title(task), tools: definitions, ...writer.forbidden }),
   };
   for (const [at, result] of [...results, undefined].entries()) {
-    for (const kind of beside[at] ?? []) others[kind]();
+    for (const kind of betweenTurns[at] ?? []) others[kind]();
     send(turn());
     if (result !== undefined) items = [...items, ...writer.step(at, prose(`result ${at}`, result))];
   }

@@ -19,5 +19,5 @@ export const PROGRAMMED: Arm = { flags: [], hands: PROGRAMS };
  */
 export const FORGETFUL: Arm = {
   flags: ["--policy", "classic", "--window", "100000", "--truncate-at", "1000"],
-  triggers: { historyBudgetTokens: 500, protectTokens: 500, pruneAt: 0.03, summariseAt: 1 },
+  triggers: { historyBudgetTokens: 500, protectTokens: 500, pruneAt: 0.03, summarizeAt: 1 },
 };

@@ -129,8 +129,8 @@ export async function benchTasks(args: readonly string[], surroundings: Surround
     if (stopped !== undefined) break;
     for (const [name, all] of of) runs.get(name)!.push(all);
   }
-  const summary = [...runs].map(([name, tasks]) => ({ name, ...summarise(tasks) }));
-  results.summarise(summary);
+  const summary = [...runs].map(([name, tasks]) => ({ name, ...summarize(tasks) }));
+  results.summarize(summary);
   const about = upstream.target === undefined
     ? `Scripted: the same worker replaces each arm's model, counted by a simulated provider, at ${PRICED_AS}'s list price.`
     : `${upstream.model} at ${upstream.target}.`;
@@ -246,8 +246,8 @@ interface Summary {
   readonly promptTokens: number;
 }
 
-/** Summarises an arm's runs of each task. */
-export function summarise(tasks: readonly (readonly Run[])[]): Summary {
+/** Summarizes an arm's runs of each task. */
+export function summarize(tasks: readonly (readonly Run[])[]): Summary {
   const runs = tasks.flat();
   const solved = runs.filter((run) => run.solved).length;
   const perSolved = (runs: readonly Run[]) =>

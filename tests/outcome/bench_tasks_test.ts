@@ -2,7 +2,7 @@ import { assert, assertAlmostEquals, assertEquals, assertMatch, assertRejects } 
 import { seeded } from "../seeded.ts";
 import { systemClock } from "../../scripts/probe/clock.ts";
 import { startProvider } from "../agents/provider.ts";
-import { benchTasks, summarise } from "./bench_tasks.ts";
+import { benchTasks, summarize } from "./bench_tasks.ts";
 import { TASKS } from "./tasks.ts";
 import { TARE, workerModel } from "./worker.ts";
 
@@ -58,9 +58,9 @@ Deno.test("bench tasks: one model is called with its key, and the run stops when
   assert(text.includes("some-model at"), text);
 });
 
-Deno.test("summarise() returns the cost of a solved task, including the unsolved ones' cost, with intervals", () => {
+Deno.test("summarize() returns the cost of a solved task, including the unsolved ones' cost, with intervals", () => {
   const run = (solved: boolean, usd: number) => ({ solved, usd, calls: 2, promptTokens: 10 });
-  const { runs, solved, share, usd, between, calls } = summarise([
+  const { runs, solved, share, usd, between, calls } = summarize([
     [run(true, 1), run(true, 1)],
     [run(false, 2), run(true, 2)],
     [run(true, 3), run(true, 3)],

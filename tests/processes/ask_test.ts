@@ -85,7 +85,7 @@ Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON"
   ]);
 
   const { err } = await ask(["--effort", "high", "Hello?"], env);
-  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no reasoning effort.');
+  assertStringIncludes(err, 'Cannot use effort "high": model "demo" has no reasoning effort.');
   const unknown = await ask(["--session", "none", "Hello?"], env);
   assertEquals([unknown.code, unknown.err], [
     1,

@@ -34,7 +34,7 @@ Deno.test("spend.ts reports costs by day and session as text and JSON", async ()
     assertMatch(ofSession, /^[\d,]+ cost units; .*\n\nmost expensive turns .*\nturn 1 /);
     assert(spend.results.length > 0);
     for (const { tool, subject, costUnits, calls, tokens, place, state } of spend.results) {
-      const name = state === "alive" ? "visible" : state;
+      const name = state === "visible" ? "visible" : state;
       const cells = [tool, subject, "–", count(costUnits), calls, count(tokens), place, name].filter(
         Boolean,
       );

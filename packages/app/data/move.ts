@@ -9,15 +9,16 @@ import { commandLine, HOME_VARIABLES, isFile, printableText, STORE_FILE } from "
 import { StoreError } from "@tare/session";
 import { copyContents, type StoreContents } from "@tare/session";
 import { openFileContents } from "@tare/session/sqlite";
-import { readSettings } from "../settings/settings.ts";
+import { readSettings, settingsFiles } from "../settings/settings.ts";
 import { openBucket } from "./open_data.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
 
   deno task move [--back] [--workspace FOLDER] [--data FOLDER]
 
-Stop all servers of both first. The copy is verified; the file is renamed to tare.db.moved. If it is interrupted,
-nothing is lost: run it again. Texts in the bucket of TARE_ARCHIVE are read from there.
+First stop all servers of the folder and the database. The copy is verified; the file is renamed to
+tare.db.moved. If it is interrupted, nothing is lost: run it again. Texts in the bucket of TARE_ARCHIVE are read
+from there.
 
   --back              From the database into the data folder. The database stays unchanged.
   --workspace, --data As passed to the server. Default: from TARE_WORKSPACE and TARE_DATA`;
@@ -42,7 +43,11 @@ try {
   }
   const args = Object.entries(given).map(([name, value]) => `--${name}=${value}`);
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-  console.log(printableText(await move(readSettings(args, environment), back)));
+  const files = settingsFiles(args, environment).map(({ path, values }) => ({
+    path,
+    values: Object.fromEntries(Object.entries(values).filter(([name]) => VARIABLES.includes(name))),
+  }));
+  console.log(printableText(await move(readSettings(args, environment, files), back)));
 } catch (error) {
   // Expected errors are printed without a stack.
   const isSentence = error instanceof RangeError || error instanceof StoreError || error instanceof TypeError;

@@ -10,9 +10,9 @@ import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
 import { BackgroundCommands } from "@tare/tools/shell";
-import { environmentText, findPlaces, lookAround, realPath } from "@tare/tools/internal/instructions";
+import { environmentText, findPlaces, inspectEnvironment, realPath } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "../server_sandbox.ts";
-import { readSettings, VARIABLES } from "../settings/settings.ts";
+import { readSettings, settingsFiles, VARIABLES } from "../settings/settings.ts";
 import { agentTools } from "../workspace.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
 
@@ -28,7 +28,7 @@ try {
     Deno.exit(0);
   }
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-  const settings = readSettings(Deno.args, environment);
+  const settings = readSettings(Deno.args, environment, settingsFiles(Deno.args, environment));
   const { workspace, data: hidden, model, instructions, allowDomains } = settings;
   const home = environment.HOME;
   // Nothing is requested here, whatever hosts are allowed.
@@ -40,7 +40,7 @@ try {
     // Nothing is fetched; the definition is that of the server.
     ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
   });
-  const described = await lookAround({ places, hidden: realPath(hidden), shell });
+  const described = await inspectEnvironment({ places, hidden: realPath(hidden), shell });
   const first = instructions?.text ?? INSTRUCTIONS.trim();
   const { count } = await loadTokenizer(model === undefined ? {} : { model });
   const system = {

@@ -57,7 +57,7 @@ export function fraction(): OptionReader<number> {
 }
 
 /** Reads the daily budget in dollars of keep-alive for idle conversations. Zero means running turns only. */
-export function keepWarm(): OptionReader<number | "off"> {
+export function keepAlive(): OptionReader<number | "off"> {
   return {
     read: (text) => {
       const [, digits] = /^\$(\d*\.?\d+)\/day$/.exec(text.trim()) ?? [];

@@ -99,7 +99,7 @@ Deno.test("editorAgent() fails if the server doesn't return or has lost the turn
 
 Deno.test("editorAgent() cancels a turn after a restart if it was cancelled during the outage", async () => {
   const requests: string[] = [];
-  const looked = Promise.withResolvers<void>();
+  const inspected = Promise.withResolvers<void>();
   let isAway = true;
   await edit({
     startTurn: () => Promise.resolve(breaking()),
@@ -110,7 +110,7 @@ Deno.test("editorAgent() cancels a turn after a restart if it was cancelled duri
       return Promise.reject(BROKE);
     },
     async follow(_session, after) {
-      looked.resolve();
+      inspected.resolve();
       if (isAway) throw await Promise.resolve(BROKE);
       requests.push("follow");
       return numbered([end("cancelled")], after);
@@ -118,7 +118,7 @@ Deno.test("editorAgent() cancels a turn after a restart if it was cancelled duri
   }, async (agent) => {
     await newSession(agent);
     const played = say(agent);
-    await looked.promise;
+    await inspected.promise;
     await agent.notify("session/cancel", { sessionId: "s" });
     assertEquals(await played, { stopReason: "cancelled" });
     assertEquals(requests, ["cancel", "cancel", "follow"]);

@@ -21,7 +21,7 @@ export interface AgentFile {
   readonly paths: readonly string[];
   readonly format: FileFormat;
   /** Returns the entries to write; none without a provider to redirect. */
-  readonly entries: (behind: GatewayAddresses, text: string) => readonly FileEntry[];
+  readonly entries: (gateway: GatewayAddresses, text: string) => readonly FileEntry[];
 }
 
 export interface ProcessSettings {
@@ -37,7 +37,7 @@ export interface AgentEntry {
   readonly userAgents: readonly string[];
   /** Required protocol: chat completions or responses (`chat`), Messages, or either. */
   readonly needs: "chat" | "messages" | "any";
-  readonly settingsFor?: (behind: GatewayAddresses, given: Environment) => ProcessSettings;
+  readonly settingsFor?: (gateway: GatewayAddresses, given: Environment) => ProcessSettings;
   /** Returns its configuration file. Default: none, so that it can't be wrapped. */
   readonly file?: (given: Environment) => AgentFile;
   /** Returns settings with which a process reads another file. Default: none. */
@@ -86,13 +86,13 @@ interface Address {
 }
 
 /** Returns entries for missing addresses, the server's own, and those that it forwards to. */
-function redirected(behind: GatewayAddresses, addresses: readonly Address[]): FileEntry[] {
+function redirected(gateway: GatewayAddresses, addresses: readonly Address[]): FileEntry[] {
   return addresses.flatMap(({ path, protocol, now }) => {
-    const to = behind[protocol];
+    const to = gateway[protocol];
     if (to === undefined) return [];
     const isMeant = typeof now !== "string" ||
-      [behind.url, to].some((address) => isSameAddress(address, now));
-    return isMeant ? [{ path, value: `${behind.url}/v1` }] : [];
+      [gateway.url, to].some((address) => isSameAddress(address, now));
+    return isMeant ? [{ path, value: `${gateway.url}/v1` }] : [];
   });
 }
 
@@ -111,7 +111,7 @@ function simpleFile(
     readonly path: (given: Environment) => string;
   },
 ): Pick<Required<AgentEntry>, "addresses" | "file"> {
-  const entries = (behind: GatewayAddresses) => addressEntries(behind, addresses);
+  const entries = (gateway: GatewayAddresses) => addressEntries(gateway, addresses);
   return { addresses, file: (given) => ({ paths: [path(given)], format, entries }) };
 }
 
@@ -120,15 +120,15 @@ function openCode(name: string, variable: string) {
     chat: ["provider", "openai", "options", "baseURL"],
     messages: ["provider", "anthropic", "options", "baseURL"],
   };
-  const entries = (behind: GatewayAddresses) => addressEntries(behind, addresses, `${behind.url}/v1`);
+  const entries = (gateway: GatewayAddresses) => addressEntries(gateway, addresses, `${gateway.url}/v1`);
   const content = `${variable}_CONTENT`;
   const names = [`${name}.jsonc`, `${name}.json`];
   const userFolder = (given: Environment) =>
     join(given.XDG_CONFIG_HOME || join(home(given), ".config"), name);
   return {
     addresses,
-    settingsFor: (behind, given) => ({
-      environment: { [content]: withEntries(given[content] || "{}", "json", entries(behind)) },
+    settingsFor: (gateway, given) => ({
+      environment: { [content]: withEntries(given[content] || "{}", "json", entries(gateway)) },
     }),
     file: (given) => ({
       paths: given[variable]
@@ -186,15 +186,15 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     userAgents: ["claude-cli"],
     needs: "messages",
     // Its settings override the environment and may name another gateway.
-    settingsFor: (behind) => ({
-      environment: claudeEnvironment(behind),
-      args: ["--settings", JSON.stringify({ env: claudeEnvironment(behind) })],
+    settingsFor: (gateway) => ({
+      environment: claudeEnvironment(gateway),
+      args: ["--settings", JSON.stringify({ env: claudeEnvironment(gateway) })],
     }),
     file: (given) => ({
       paths: [claudeFile(given)],
       format: "json",
-      entries: (behind) =>
-        Object.entries(claudeEnvironment(behind)).map(([name, value]) => ({ path: ["env", name], value })),
+      entries: (gateway) =>
+        Object.entries(claudeEnvironment(gateway)).map(([name, value]) => ({ path: ["env", name], value })),
     }),
     addresses: { messages: ["env", "ANTHROPIC_BASE_URL"] },
     settings: (given, folder) => [
@@ -267,9 +267,9 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     tested: "0.24.4",
     userAgents: ["QwenCode"],
     needs: "chat",
-    settingsFor: (behind) => ({
-      environment: sdkEnvironment(behind),
-      args: ["--auth-type", "openai", "--openai-base-url", `${behind.url}/v1`],
+    settingsFor: (gateway) => ({
+      environment: sdkEnvironment(gateway),
+      args: ["--auth-type", "openai", "--openai-base-url", `${gateway.url}/v1`],
     }),
     addresses: { chat: ["security", "auth", "baseUrl"] },
     settings: (given, folder) =>
@@ -307,10 +307,10 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
       paths: [given.CLINE_PROVIDER_SETTINGS_PATH || join(clineFolder(given), "settings", "providers.json")],
       format: "json",
       // Only configured providers: it ignores one without a key or model.
-      entries(behind, text) {
+      entries(gateway, text) {
         const set = fields(fields(parse(text)).providers);
         return redirected(
-          behind,
+          gateway,
           Object.entries(CLINE_PROVIDERS).filter(([name]) => name in set).map(([name, protocol]) => ({
             path: ["providers", name, "settings", "baseUrl"],
             protocol,
@@ -330,10 +330,10 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     file: (given) => ({
       paths: [join(given.CONTINUE_GLOBAL_DIR || join(home(given), ".continue"), "config.yaml")],
       format: "yaml",
-      entries(behind, text) {
+      entries(gateway, text) {
         const { models } = fields(parseYaml(text));
         return redirected(
-          behind,
+          gateway,
           (Array.isArray(models) ? models.map(fields) : []).flatMap(({ name, provider, apiBase: now }) =>
             typeof name === "string" && (provider === "openai" || provider === "anthropic")
               ? [{
@@ -361,8 +361,8 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
     file: (given) => ({
       paths: [given.OPENCLAW_CONFIG_PATH || join(openClawFolder(given), "openclaw.json")],
       format: "json5",
-      entries: (behind) => [
-        ...addressEntries(behind, AGENTS.openclaw!.addresses!),
+      entries: (gateway) => [
+        ...addressEntries(gateway, AGENTS.openclaw!.addresses!),
         { path: ["models", "providers", "anthropic", "api"], value: "anthropic-messages" },
       ],
     }),
@@ -372,5 +372,5 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
 
 export const ANY_PROGRAM: Pick<AgentEntry, "needs" | "settingsFor"> = {
   needs: "any",
-  settingsFor: (behind) => ({ environment: { ...claudeEnvironment(behind), ...sdkEnvironment(behind) } }),
+  settingsFor: (gateway) => ({ environment: { ...claudeEnvironment(gateway), ...sdkEnvironment(gateway) } }),
 };

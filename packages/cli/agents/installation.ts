@@ -167,7 +167,7 @@ async function called(
       : wrong(`${calls} went through, and ${counted(sum("errors"), "other")} failed.`),
     unmarked
       ? wrong(
-        `Its cache breakpoints leave out ${counted(unmarked.tokens, "token")}. ${unmarked.remedy}`,
+        `Its cache breakpoints don't cover ${counted(unmarked.tokens, "token")}. ${unmarked.remedy}`,
       )
       : right("Its prompts have cache breakpoints, or need none."),
   ];

@@ -59,7 +59,7 @@ await runCommandLine({
   // Defaults of a server that is started as printed below.
   const { chat = DEFAULT_PROVIDER.baseURL, messages = MESSAGES_PROVIDER.baseURL } = own;
   const at = gatewayAddresses(entry, { url, own, forwardsTo: runs?.forwardsTo ?? { chat, messages } });
-  if (!writeChange(wrap(name, { file, behind: at, environment }), { yes })) {
+  if (!writeChange(wrap(name, { file, gateway: at, environment }), { yes })) {
     return console.log("Nothing was written.");
   }
   const { port } = new URL(url);

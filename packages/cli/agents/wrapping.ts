@@ -28,15 +28,15 @@ export interface Change {
 /** Returns a change that redirects an agent. @throws {Error} if it is wrapped or its file is invalid. */
 export function wrap(
   agent: string,
-  { file, behind, environment }: {
+  { file, gateway, environment }: {
     readonly file: AgentFile;
-    readonly behind: GatewayAddresses;
+    readonly gateway: GatewayAddresses;
     readonly environment: Environment;
   },
 ): Change {
   assertUnwrapped(agent, environment);
   const record = recordOf(agent, environment);
-  const { path, before, after, entries } = redirectedFile(file, behind);
+  const { path, before, after, entries } = redirectedFile(file, gateway);
   return {
     path,
     before,
@@ -73,8 +73,8 @@ export function assertUnwrapped(agent: string, environment: Environment): void {
  *
  * @throws {Error} if the file is invalid or names no provider.
  */
-export function copyFile(file: AgentFile, behind: GatewayAddresses): { readonly path: string } & Disposable {
-  const { path: own, after } = redirectedFile(file, behind);
+export function copyFile(file: AgentFile, gateway: GatewayAddresses): { readonly path: string } & Disposable {
+  const { path: own, after } = redirectedFile(file, gateway);
   const path = join(dirname(own), `${parse(own).name}.tare-${Deno.pid}${extname(own)}`);
   const folders = missingFolders(dirname(path));
   Deno.mkdirSync(dirname(path), { recursive: true });
@@ -83,10 +83,10 @@ export function copyFile(file: AgentFile, behind: GatewayAddresses): { readonly 
   return { path, [Symbol.dispose]: () => removeFile(path, folders) };
 }
 
-function redirectedFile({ paths, format, entries: entriesIn }: AgentFile, behind: GatewayAddresses) {
+function redirectedFile({ paths, format, entries: entriesIn }: AgentFile, gateway: GatewayAddresses) {
   const path = paths.find(isFile) ?? paths[0]!;
   const before = fileText(path);
-  const entries = changed(path, () => entriesIn(behind, before ?? ""));
+  const entries = changed(path, () => entriesIn(gateway, before ?? ""));
   if (entries.length === 0) {
     throw new Error(
       `Cannot redirect ${path}: it contains no model of a provider that the server forwards to. ` +

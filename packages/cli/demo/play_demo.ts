@@ -14,13 +14,14 @@ import { listPrice, type Price, type Profile, profileNamed } from "@tare/planner
 import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE, PROFILES } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server";
-import { rehearsal, simulator } from "@tare/simulator";
+import { demoModel, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { client } from "../../server/client.ts";
 import { callersPath, option, optionOr, runCommandLine } from "../command_line.ts";
 import { usdText } from "../dollars.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { MECHANISM_NAMES } from "../ledger_names.ts";
+import { savingPromise } from "../measured_savings.ts";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
 import { ProgressBar } from "../terminal/progress_bar.ts";
@@ -73,9 +74,9 @@ export async function playDemo(
 ): Promise<Played> {
   let nowMs = Date.UTC(2026, 0, 1);
   const now = () => nowMs;
-  const provider = simulator({ model: rehearsal(), profile, tokenizer, windowTokens: WINDOW_TOKENS, now });
+  const provider = simulator({ model: demoModel(), profile, tokenizer, windowTokens: WINDOW_TOKENS, now });
   const access = {
-    model: "rehearsal",
+    model: "demo",
     fetch: (input: RequestInfo | URL, init?: RequestInit) => {
       nowMs += REPLY_MS;
       return provider.fetch(new Request(input, init));
@@ -84,7 +85,7 @@ export async function playDemo(
   let failure: unknown;
   const agent = agentHandler({
     models: {
-      defaultModel: "rehearsal",
+      defaultModel: "demo",
       model: () =>
         profile.writes // Only Messages have a time to live per request.
           ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
@@ -257,7 +258,6 @@ export function demoVerdict(
         }.`,
       ],
       ...recalls > 0 && calls > 0 ? [`Recalls took ${counted(calls, "more call")}.`] : [],
-      ...breaks.length > 0 ? [] : ["Longer sessions recover more of it."],
     ]);
   }).join("\n");
 }
@@ -331,6 +331,7 @@ ${profile.name}${model ? `, in dollars at the prices of ${model} on ${MODELS_DAT
     console.log(demoTable(played, { model }));
     console.log(`
 ${demoVerdict(played, { profile })}
+Real sessions: ${savingPromise()}.
 
 A cost unit is the price of one input token that is not read from the cache.
 Next: run tare start, or deno task start; http://127.0.0.1:8787/ shows the costs of your own sessions.`);

@@ -40,8 +40,8 @@ export const CLINE: LogFormat = {
 
 function projectOf(path: string): string {
   try {
-    const beside = JSON.parse(Deno.readTextFileSync(path.replace(/\.messages\.json$/, ".json")));
-    return loggedText(asRecord(beside)?.cwd);
+    const metadata = JSON.parse(Deno.readTextFileSync(path.replace(/\.messages\.json$/, ".json")));
+    return loggedText(asRecord(metadata)?.cwd);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return "";
     throw error;

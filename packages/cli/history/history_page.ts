@@ -4,7 +4,7 @@ import type { LoggedHistory } from "./read_logs.ts";
 import type { PlayedHistory } from "./replay_history.ts";
 import { PAID_FOR, type PaidFor } from "./spent.ts";
 
-const COLOURS: Readonly<Record<PaidFor, string>> = {
+const COLORS: Readonly<Record<PaidFor, string>> = {
   cacheRead: "#94a3b8",
   new: "#2563eb",
   expired: "#c2410c",
@@ -62,13 +62,13 @@ function days(rows: readonly TotalsRow[]): string {
       const height = DAYS_HEIGHT * totals.usdFor[part] / most;
       top -= height;
       return `<rect x="${x}" y="${top.toFixed(1)}" width="${width}" height="${height.toFixed(1)}" fill="${
-        COLOURS[part]
+        COLORS[part]
       }"/>`;
     });
     return `<g><title>${key}: $${inDollars(totals.usd)}</title>${parts.join("")}</g>`;
   });
   const legend = PAID_FOR.map((part) =>
-    `<span><i style="background:${COLOURS[part]}"></i>${PART_NAMES[part]}</span>`
+    `<span><i style="background:${COLORS[part]}"></i>${PART_NAMES[part]}</span>`
   );
   return `<figure><svg viewBox="0 0 ${DAYS_WIDTH} ${DAYS_HEIGHT}" role="img" aria-label="Dollars per day">${
     bars.join("\n")

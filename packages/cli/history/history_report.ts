@@ -148,7 +148,7 @@ function playedTable(played: readonly ReplayedSession[], title?: string): Sectio
       formatCount(replay.refetches),
       formatCount(replay.edits),
       formatCount(replay.lostEdits),
-      replay.without,
+      replay.baseline,
     ],
   ]);
   return { heads: PLAYED_HEADS, rows, ...(title !== undefined && { title }) };

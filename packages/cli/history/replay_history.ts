@@ -31,7 +31,7 @@ interface Replay {
   readonly profile: string;
   readonly windowTokens: number;
   /** Baseline: resending everything or, if that exceeds the window, compaction. */
-  readonly without: "resend" | "compaction";
+  readonly baseline: "resend" | "compaction";
   readonly resent: number;
   readonly baselineCosts: AtKappa;
   readonly planner: AtKappa;
@@ -46,7 +46,7 @@ interface Replay {
     readonly granted: number;
     /** If it refuses that. */
     readonly refused: number;
-    readonly pings: number;
+    readonly keepAliveRequests: number;
     readonly planner: AtKappa;
   };
 }
@@ -191,7 +191,7 @@ class Replays {
     return {
       profile: profile.name,
       windowTokens,
-      without: fits ? "resend" : "compaction",
+      baseline: fits ? "resend" : "compaction",
       resent: resent.open.cost,
       baselineCosts: atKappa(alone),
       planner: atKappa(planner),
@@ -222,7 +222,7 @@ class Replays {
       ...{ ...options, profile: priced, recall: true, keepAlive: { grants: true, reportsEnd: false } },
     });
     const costs = { none: none.cost, granted: granted.cost, refused: refused.cost };
-    return { ...costs, pings: granted.pings, planner: atKappa(planner) };
+    return { ...costs, keepAliveRequests: granted.keepAliveRequests, planner: atKappa(planner) };
   }
 }
 

@@ -15,9 +15,9 @@ interface ApprovalQuestion {
 
 export function askUser(
   lines: Interface,
-  { write, isColoured = false, onAsk = () => {} }: {
+  { write, isColored = false, onAsk = () => {} }: {
     readonly write: (text: string) => void;
-    readonly isColoured?: boolean;
+    readonly isColored?: boolean;
     /** Called before a line is read, and after it. Default: none. */
     readonly onAsk?: (isAsking: boolean) => void;
   },
@@ -36,7 +36,7 @@ export function askUser(
   return {
     write: writeAbove,
     async ask(approval, signal) {
-      write(`${questionOf(approval, { isColoured })}\n`);
+      write(`${questionOf(approval, { isColored })}\n`);
       onAsk(true);
       try {
         const { promise, resolve } = Promise.withResolvers<string | undefined>();
@@ -68,7 +68,7 @@ export function questionOf(
     Approval,
     "name" | "arguments" | "why" | "effects" | "change"
   >,
-  { isColoured = false }: { readonly isColoured?: boolean } = {},
+  { isColored = false }: { readonly isColored?: boolean } = {},
 ): string {
   const printable = text.length <= MAX_VISIBLE
     ? text
@@ -82,7 +82,7 @@ export function questionOf(
     ...(effects?.searches ?? []).map((path) => `Searches ${path}`),
     ...(why === undefined ? [] : [`Reason: ${why}`]),
   ];
-  const changes = change ? renderDiff(change, { isColoured }) : [];
+  const changes = change ? renderDiff(change, { isColored }) : [];
   const [first = "", ...rest] = lines.map((line) => printableText(line, { isWhole: true }));
   // The reversed mark is escaped in all other text, so that no reply can imitate a request.
   return [first, ...changes, ...rest].map((line) => `\x1b[7m${QUESTION_MARK}?\x1b[27m ${line}`).join("\n");

@@ -51,7 +51,7 @@ Deno.test("questionOf() shows the diff of an edit, or all arguments if it is inc
       assertEquals(line.slice(0, 12), "\x1b[7m▌?\x1b[27m ");
       return line.slice(12);
     });
-  assertEquals(lines(questionOf({ ...approval, effects }, { isColoured: true })), [
+  assertEquals(lines(questionOf({ ...approval, effects }, { isColored: true })), [
     "Allow edit_file a (+1 −1)",
     "\x1b[36m@@ -1 +1 @@\x1b[39m",
     "\x1b[31m-one\x1b[39m",

@@ -25,7 +25,7 @@ const PROMPT = "› ";
 
 const CONTINUATION = "… ";
 
-const REHEARSAL = "rehearsal";
+const DEMO = "demo";
 
 const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and TARE_MODEL to the model's name; " +
   "then run tare stop, and tare again.";
@@ -38,8 +38,8 @@ function greeting({ model, workspace }: AgentInfo, url: string): string {
   }
   const where = workspace === undefined ? `at ${url}` : `in ${workspace}`;
   return [
-    `Chatting with ${model} ${where}. /help lists the commands.`,
-    ...model === REHEARSAL
+    `Chatting with ${model} ${where}. /help lists the commands, tare page opens the page.`,
+    ...model === DEMO
       ? [
         `No model is configured: an offline demo model answers by fixed rules. For a real one, ${HOW_TO_START}`,
       ]
@@ -104,7 +104,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     ...(isTerminal && { completer }),
   });
 
-  const isColoured = isTerminal && !Deno.noColor;
+  const isColored = isTerminal && !Deno.noColor;
   let line: ReturnType<typeof waitingLine> | undefined;
   let approvalPrompt: ReturnType<typeof askUser> | undefined;
   let printer: { readonly of: string; readonly print: ReturnType<typeof eventPrinter> } | undefined;
@@ -114,7 +114,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     const { columns } = process.stdout;
     const put = (text: string) => (approvalPrompt?.write ?? write)(text);
     const print = eventPrinter(put, {
-      ...{ isColoured, plan },
+      ...{ isColored, plan },
       ...(columns > 0 && { columns }),
       ...(isTerminal && { showAbove: (rows) => line?.above(rows) }),
     });
@@ -135,7 +135,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
       ? waitingLine({ write, joins, columns: () => stdout.columns, height: () => stdout.rows })
       : undefined;
     approvalPrompt = line &&
-      askUser(lines, { write: line.write, isColoured, onAsk: (asks) => isAsking = asks });
+      askUser(lines, { write: line.write, isColored, onAsk: (asks) => isAsking = asks });
     turn = watchTurn(client, {
       session,
       evictNow,

@@ -150,10 +150,10 @@ const TABLE: Readonly<Record<string, Command>> = {
     'revert the last undo; "/undo force" and "/redo force" overwrite later changes',
     putBack,
   ),
-  warm: inSession(
+  "keep-alive": inSession(
     "[MINUTES]",
     "keep the prompt in the provider's cache during a break; 60 minutes by default",
-    keepWarm,
+    keepAlive,
   ),
   quit: [
     "",
@@ -165,7 +165,7 @@ const TABLE: Readonly<Record<string, Command>> = {
 export const COMMAND_NAMES: readonly string[] = ["help", ...Object.keys(TABLE)];
 
 export const COMMANDS = `${
-  Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(18)} ${text}`).join("\n")
+  Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(21)} ${text}`).join("\n")
 }
 
 @path names a file (Tab completes it), @image.png attaches an image. A line that ends with \\ continues on the next one;
@@ -270,11 +270,11 @@ async function cost(_: string, { client, session }: InSession): Promise<string> 
     } ` +
     `prompt tokens (${formatCount(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache), ` +
     `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} output tokens`;
-  const without = calls.map(({ without }) => without);
+  const baseline = calls.map(({ baseline }) => baseline);
   return [
     `session:   ${callLines(calls)}`,
     `last turn: ${callLines(calls.filter(({ turn }) => turn === newest.turn))}`,
-    ...(without.includes(null) ? [] : [`Estimated cost without Tare: ${priceOf(without)}.`]),
+    ...(baseline.includes(null) ? [] : [`Estimated cost without Tare: ${priceOf(baseline)}.`]),
   ].join("\n");
 }
 
@@ -286,11 +286,13 @@ async function compact(rest: string, { client, session }: InSession): Promise<Co
   if (rest === "now") {
     return { output: "Your next message evicts everything that may be evicted.", evictNow: true };
   }
-  const { asIs, rewritten, alive } = await client.quote(session);
+  const { asIs, rewritten, cacheHitProbability } = await client.quote(session);
   const tokens = asIs.promptTokens - rewritten.promptTokens;
   if (tokens <= 0) return "Nothing can be evicted now.";
   const costs = (quoted: typeof asIs) =>
-    formatCount(alive * quoted.warmCostUnits + (1 - alive) * quoted.coldCostUnits);
+    formatCount(
+      cacheHitProbability * quoted.warmCostUnits + (1 - cacheHitProbability) * quoted.coldCostUnits,
+    );
   return `${formatCount(tokens)} of ${
     formatCount(asIs.promptTokens)
   } tokens can be evicted; the model can recall them. ` +
@@ -336,12 +338,12 @@ async function chooseModel(
 }
 
 async function quote(_: string, { client, session }: InSession): Promise<string> {
-  const { asIs, rewritten, alive } = await client.quote(session);
+  const { asIs, rewritten, cacheHitProbability } = await client.quote(session);
   const priceLine = ({ promptTokens, warmCostUnits, coldCostUnits }: typeof asIs) =>
     `${formatCount(promptTokens)} tokens; costs ${formatCount(warmCostUnits)} cost units if cached, ` +
     `${formatCount(coldCostUnits)} if not`;
   return `as it is:       ${priceLine(asIs)}\nafter eviction: ${priceLine(rewritten)}\n` +
-    `Probability that the prompt is still cached: ${(100 * alive).toFixed(0)} %.\n` +
+    `Probability that the prompt is still cached: ${(100 * cacheHitProbability).toFixed(0)} %.\n` +
     "A cost unit is the price of one input token that is not read from the cache.";
 }
 
@@ -415,10 +417,10 @@ function undoLines({ files, notCovered }: Pick<PutBack, "files" | "notCovered">)
   ];
 }
 
-async function keepWarm(minutes: string, { client, session }: InSession): Promise<string> {
+async function keepAlive(minutes: string, { client, session }: InSession): Promise<string> {
   if (!/^\d*$/.test(minutes)) {
     return `Cannot keep the cache alive for ${JSON.stringify(minutes)}: it is not a number of minutes.`;
   }
-  const { until, maxUsd } = await client.keepWarm(session, minutes === "" ? 60 : Number(minutes));
+  const { until, maxUsd } = await client.keepAlive(session, minutes === "" ? 60 : Number(minutes));
   return `Keeping the prompt cached until ${until} at the latest, for at most ${usdText(maxUsd)}.`;
 }

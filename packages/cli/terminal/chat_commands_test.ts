@@ -14,7 +14,7 @@ const block: PromptReport["blocks"][number] = {
     place: 3,
     title: "…",
   },
-  ...{ tokens: 35, originalTokens: 1234, state: "elided", pin: null },
+  ...{ tokens: 35, originalTokens: 1234, state: "replaced", pin: null, mayPin: [] },
 };
 const priced = { promptTokens: 1000, cachedTokens: 900, warmCostUnits: 190, coldCostUnits: 1000 };
 
@@ -36,7 +36,7 @@ const oneCall = {
     outputTokens: 20,
     usd: 0.25,
   },
-  ...{ without: null, resendCostUnits: null, projected: null, summary: null, changed: null },
+  ...{ baseline: null, resendCostUnits: null, projected: null, summary: null, changed: null },
   ...{ uncached: [], rewrites: [] },
 } as unknown as ListedCall;
 const calls: readonly ListedCall[] = [oneCall, { ...oneCall, turn: 2 }, {
@@ -79,15 +79,17 @@ const client = {
   lastQuestion: (session: string) =>
     Promise.resolve(session === "ab2" ? undefined : { place: 7, content: "And\nnow?" }),
   calls: (session: string) => Promise.resolve(session === "ab2" ? [] : calls),
-  quote: () => Promise.resolve({ asIs: priced, rewritten: { ...priced, promptTokens: 100 }, alive: 0.9 }),
+  quote: () =>
+    Promise.resolve({ asIs: priced, rewritten: { ...priced, promptTokens: 100 }, cacheHitProbability: 0.9 }),
   prompt: (session: string) =>
     Promise.resolve({
       ...{ tokens: 0, originalTokens: 0, total: 0, hasMore: false },
       blocks: session === "ab2" ? [{ ...block, role: "user" }] : [block, {
         ...block,
         place: 12,
-        state: "alive" as const,
+        state: "visible" as const,
         pin: { place: 12, wish: "retain" as const, by: "user", state: "waiting" as const },
+        mayPin: [],
       }],
     }),
   pin: (_session: string, place: number, wish: "retain" | "evict") =>
@@ -101,7 +103,7 @@ const client = {
     }),
   redo: (_session: string, { force = false }: { force?: boolean }) =>
     Promise.resolve({ turns: [4], files: [], notCovered: [`force: ${force}`] }),
-  keepWarm: (_session: string, minutes: number) =>
+  keepAlive: (_session: string, minutes: number) =>
     Promise.resolve({ until: String(minutes), maxUsd: minutes / 100 }),
 } as unknown as AgentClient;
 
@@ -210,8 +212,8 @@ Deno.test("chatCommand() prints a session's cost and plan", async () => {
       `last turn: $0.3750 for 2 calls: 2,000 ${expected} (1,800 from the cache), 40 output tokens`,
   );
   assertEquals((await run("/cost", "ab2")).output, "No model call yet in this session.");
-  const without = { promptTokens: 0, cachedTokens: 0, costUnits: 50, usd: null, compacts: false };
-  const unpriced = { ...client, calls: () => Promise.resolve([{ ...oneCall, usd: null, without }]) };
+  const baseline = { promptTokens: 0, cachedTokens: 0, costUnits: 50, usd: null, compacts: false };
+  const unpriced = { ...client, calls: () => Promise.resolve([{ ...oneCall, usd: null, baseline }]) };
   assertEquals(
     (await chatCommand("/cost", { client: unpriced, session: "ab1" })).output.split("\n").slice(1),
     [
@@ -234,7 +236,10 @@ Deno.test("chatCommand() prints the cost of eviction before it evicts", async ()
     output: "Your next message evicts everything that may be evicted.",
     evictNow: true,
   });
-  const full = { ...client, quote: () => Promise.resolve({ asIs: priced, rewritten: priced, alive: 1 }) };
+  const full = {
+    ...client,
+    quote: () => Promise.resolve({ asIs: priced, rewritten: priced, cacheHitProbability: 1 }),
+  };
   assertEquals(
     (await chatCommand("/compact", { client: full, session: "ab1" })).output,
     "Nothing can be evicted now.",
@@ -323,15 +328,15 @@ Deno.test("chatCommand() prints the next request's cost, lists tool results, and
     'Cannot use "all": it is not the number of a result. /results lists them.',
   );
   assertEquals(
-    (await run("/warm")).output,
+    (await run("/keep-alive")).output,
     "Keeping the prompt cached until 60 at the latest, for at most $0.6000.",
   );
   assertEquals(
-    (await run("/warm 5")).output,
+    (await run("/keep-alive 5")).output,
     "Keeping the prompt cached until 5 at the latest, for at most $0.0500.",
   );
   assertEquals(
-    (await run("/warm up")).output,
+    (await run("/keep-alive up")).output,
     'Cannot keep the cache alive for "up": it is not a number of minutes.',
   );
   for (
@@ -340,7 +345,7 @@ Deno.test("chatCommand() prints the next request's cost, lists tool results, and
       "/results",
       "/retain 3",
       "/evict 3",
-      "/warm",
+      "/keep-alive",
       "/changes",
       "/undo",
       "/back 3",

@@ -7,7 +7,7 @@ const change = {
 };
 
 Deno.test("renderDiff() colors added and removed lines and escapes hidden characters", () => {
-  assertEquals(renderDiff(change, { isColoured: true }), [
+  assertEquals(renderDiff(change, { isColored: true }), [
     "\x1b[36m@@ -1,3 +1,3 @@\x1b[39m",
     " \tone",
     "\x1b[31m-two\\u{202e}\\x1b[2K\x1b[39m",

@@ -45,7 +45,7 @@ for (
     })),
   })
 ) {
-  Deno.test(`restart: conversations that ${what} are recognised, however many there are`, async () => {
+  Deno.test(`restart: conversations that ${what} are recognized, however many there are`, async () => {
     const requests = inTurns(conversations);
     const expected = await whole(requests, CHAT);
     assertStringIncludes(expected.sent.at(-1)!, "[elided: ");
@@ -68,7 +68,7 @@ for (
 }
 
 for (const dialect of DIALECTS) {
-  Deno.test(`restart: a conversation whose first message ended in transient text is recognised: ${dialect.name}`, async () => {
+  Deno.test(`restart: a conversation whose first message ended in transient text is recognized: ${dialect.name}`, async () => {
     const options = { store: memoryStore(), upstreams: { [dialect.name]: UPSTREAM } };
     for (const task of ["Find the constants in all files of the folder.", "Go."]) {
       const ids: unknown[] = [];
@@ -89,7 +89,7 @@ for (const dialect of DIALECTS) {
   });
 }
 
-Deno.test("restart: a fork whose client cleared old results is recognised, and not its parent", async () => {
+Deno.test("restart: a fork whose client cleared old results is recognized, and not its parent", async () => {
   const store = memoryStore();
   const session = async (...messages: readonly object[]) => {
     const { fetch } = gatewayed(() => completion({ content: "Yes." }), { store });

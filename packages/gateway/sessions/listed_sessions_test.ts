@@ -43,7 +43,7 @@ Deno.test("gateway() reports what a model sees, and restores pinned results at t
   const { step, openSession, bodies } = conversation();
   for (let at = 0; at < 6; at++) await step(`file${at}`);
   const prompt = reportPrompt(await (await openSession()).seen());
-  const elided = prompt.blocks.find(({ state }) => state === "elided")!;
+  const elided = prompt.blocks.find(({ state }) => state === "replaced")!;
   assert(prompt.tokens < prompt.originalTokens && elided.tokens < elided.originalTokens);
   const block = reportBlock(await (await openSession()).seen(), elided.id)!;
   assertStringIncludes(block.now!.text, "[elided: ");
@@ -157,7 +157,7 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
     ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ holdout: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
     ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
-    ...{ costUnits: 1000, baselineCostUnits: 1000, withoutCompactions: 0, compactionCostUnits: 0 },
+    ...{ costUnits: 1000, baselineCostUnits: 1000, baselineCompactions: 0, compactionCostUnits: 0 },
     ...{ fittingCalls: 1, fittingCostUnits: 1000, resendCostUnits: 1000 },
     ...{ usd: 0, baselineUsd: 0, compactionUsd: 0, unpricedCalls: 1, estimatedCalls: 0, savedCostUnits: 0 },
     ...{ projectedCostUnits: 1000, projectedUsd: 0, refetchCostUnits: 0 },

@@ -90,7 +90,7 @@ Deno.test("outage: a slow store delays only the first requests, and is reported 
   assertSame(played, await whole(requests, CHAT));
   assertEquals(errors, [
     "Cannot store sessions: the store hasn't answered within 250 ms. Requests continue without it; " +
-    "after a restart a session may be recognised as a new one.",
+    "after a restart a session may be recognized as a new one.",
   ]);
   store.mend();
   for (const answer of late.splice(0)) answer();

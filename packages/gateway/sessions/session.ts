@@ -36,7 +36,7 @@ import {
 } from "./history.ts";
 
 /** A request with the properties that identify its session. */
-export interface Recognised
+export interface Recognized
   extends
     Pick<SessionFacts, "scope" | "client" | "by" | "name" | "basis">,
     Partial<Pick<SessionFacts, "protocol" | "agent" | "hasTools">> {
@@ -190,7 +190,7 @@ export interface SessionHistory {
   readonly instructions: readonly Known[];
 }
 
-export type Making = Pick<Recognised, "countTokens" | "prompts"> & Parameters<typeof readItems>[1];
+export type Making = Pick<Recognized, "countTokens" | "prompts"> & Parameters<typeof readItems>[1];
 
 const MAX_COMPACTIONS = 100;
 
@@ -461,14 +461,14 @@ export class GatewaySession implements KnownConversation {
   }
 
   /** Notes a request that precedes its first turn, or may be it. */
-  precede({ items }: Pick<Recognised, "items">): void {
+  precede({ items }: Pick<Recognized, "items">): void {
     this.#length = items.length;
     this.#know({ heads: countInstructions(items) });
     if (!this.#facts.isNamed) this.session.setTitle(firstWords(userSpoke(items)?.words ?? ""));
   }
 
   /** Begins planning with this request, of the first turn or preceding it. */
-  begin({ prompts, agent, basis }: Pick<Recognised, "prompts" | "agent" | "basis">): void {
+  begin({ prompts, agent, basis }: Pick<Recognized, "prompts" | "agent" | "basis">): void {
     const { archive, facts: { holdout } } = this;
     this.#know({ agent, basis });
     [this.#visible, this.#held] = [[], undefined];
@@ -480,7 +480,7 @@ export class GatewaySession implements KnownConversation {
    * message: some clients add their first calls to it.
    */
   continueWith(
-    { items, hasTools = false }: Pick<Recognised, "items" | "hasTools">,
+    { items, hasTools = false }: Pick<Recognized, "items" | "hasTools">,
     begunWith?: ClientSummary,
   ): void {
     const { summary } = this.#facts;
@@ -639,7 +639,7 @@ export class GatewaySession implements KnownConversation {
    * Returns items with the newest turn's message objects where they are equivalent, so that the planner sees no change
    * if only the client's spelling has changed.
    */
-  recognise(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): {
+  recognize(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): {
     readonly items: readonly WireItem[];
     readonly messages: readonly Message[];
     /** Whether the provider receives other bytes for known messages. */
@@ -649,7 +649,7 @@ export class GatewaySession implements KnownConversation {
     const messages: Message[] = [];
     const others = new Map<number, WireItem>();
     let isRespelled = false;
-    const recognised = (part: ItemPart): ItemPart => {
+    const recognized = (part: ItemPart): ItemPart => {
       const known = before[messages.length];
       const isSame = known && known !== part.message && hashPiece(known) === hashPiece(part.message);
       messages.push(isSame ? known : part.message);
@@ -664,7 +664,7 @@ export class GatewaySession implements KnownConversation {
         messages.push(item.parts[same++]!.message);
       }
       if (same === item.parts.length) continue;
-      const parts = [...item.parts.slice(0, same), ...item.parts.slice(same).map(recognised)];
+      const parts = [...item.parts.slice(0, same), ...item.parts.slice(same).map(recognized)];
       if (parts.some((part, more) => part !== item.parts[more])) others.set(at, { ...item, parts });
     }
     if (isTurn) {

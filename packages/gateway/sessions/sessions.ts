@@ -45,7 +45,7 @@ import {
   type GatewayTotals,
   type Making,
   NEW_FACTS,
-  type Recognised,
+  type Recognized,
   SessionArchive,
 } from "./session.ts";
 
@@ -112,7 +112,7 @@ export interface SessionsOptions {
 
 /**
  * The sessions of a gateway: recognition, memory, storage and reports. A session that is evicted and not stored is
- * recognised as a new one.
+ * recognized as a new one.
  */
 export class GatewaySessions
   implements
@@ -168,16 +168,16 @@ export class GatewaySessions
   }
 
   /** Loads the stored session of a request, unless the one in memory is the newest. Never rejects. */
-  async look(
-    recognised: Recognised,
+  async inspect(
+    recognized: Recognized,
     { follows, protocol, readers }: Pick<Making, "protocol" | "readers"> & {
       readonly follows: string | undefined;
     },
   ): Promise<void> {
     const { storing: { store, storesContent } = {} } = this.#options;
-    if (!storesContent || !store?.shared && this.#knows(recognised)) return;
-    const { client, countTokens, prompts } = recognised;
-    await this.#writer?.loadNamed(soughtNames({ ...recognised, follows }), (all) => {
+    if (!storesContent || !store?.shared && this.#knows(recognized)) return;
+    const { client, countTokens, prompts } = recognized;
+    await this.#writer?.loadNamed(soughtNames({ ...recognized, follows }), (all) => {
       for (const loaded of all) {
         const settings = loaded.record.settings as GatewaySettings | undefined;
         // A session of another protocol is another conversation.
@@ -185,7 +185,7 @@ export class GatewaySessions
         this.#takeIn(loaded, { countTokens, prompts, protocol, readers });
       }
       // Another one may share more of the request.
-      return follows !== undefined || this.#knows(recognised);
+      return follows !== undefined || this.#knows(recognized);
     });
   }
 
@@ -328,24 +328,24 @@ export class GatewaySessions
   }
 
   /** Returns the session of a turn's request: a known one, a fork, or a new one. */
-  sessionOf(recognised: Recognised): GatewaySession {
-    const { scope, items } = recognised;
-    const history = this.#historyOf(recognised, { learns: true });
-    const found = this.#recognition.recognise(history, this.#named(recognised));
+  sessionOf(recognized: Recognized): GatewaySession {
+    const { scope, items } = recognized;
+    const history = this.#historyOf(recognized, { learns: true });
+    const found = this.#recognition.recognize(history, this.#named(recognized));
     const session = found.type === "continue"
       ? found.known
       : found.type === "fork"
       ? found.known.fork(items.slice(0, found.at), { id: crypto.randomUUID(), scope })
-      : this.#begin(recognised);
+      : this.#begin(recognized);
     let begunWith: ClientSummary | undefined;
     if (found.type === "continue") {
       session.continueFrom(items, found);
       if (found.how === "compacted") begunWith = session.facts.summary;
       // The earlier request was the first turn only if this history continues it with its reply.
       const isAnswered = found.how === "grown" && items.length > found.at;
-      if (!session.isBegun && !isAnswered) session.begin(recognised);
+      if (!session.isBegun && !isAnswered) session.begin(recognized);
     }
-    session.continueWith(recognised, begunWith);
+    session.continueWith(recognized, begunWith);
     if (begunWith) this.#options.resumed?.(session, begunWith);
     return this.#follow(session, history);
   }
@@ -354,25 +354,25 @@ export class GatewaySessions
    * Returns the session of a request that continues none and may be no turn, such as one for a title: one without
    * turns, by its key or the same request, or a new one. A later turn begins it.
    */
-  precede(recognised: Recognised): GatewaySession {
-    const history = this.#historyOf(recognised, { learns: true });
-    const known = this.#recognition.preceding(history, this.#named(recognised));
-    known?.begin(recognised);
-    const session = known ?? this.#begin(recognised);
-    session.precede(recognised);
+  precede(recognized: Recognized): GatewaySession {
+    const history = this.#historyOf(recognized, { learns: true });
+    const known = this.#recognition.preceding(history, this.#named(recognized));
+    known?.begin(recognized);
+    const session = known ?? this.#begin(recognized);
+    session.precede(recognized);
     return this.#follow(session, history);
   }
 
   /** Returns the session that a request is about, such as one for a summary or title. Changes nothing. */
-  about(recognised: Recognised): About<GatewaySession> | undefined {
-    const history = this.#historyOf(recognised, { learns: false });
-    return this.#recognition.about(history, this.#named(recognised));
+  about(recognized: Recognized): About<GatewaySession> | undefined {
+    const history = this.#historyOf(recognized, { learns: false });
+    return this.#recognition.about(history, this.#named(recognized));
   }
 
   /** Whether a session in memory ends where a request continues: otherwise the store may have a newer one. */
-  #knows(recognised: Recognised): boolean {
-    if (this.#named(recognised)) return true;
-    const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
+  #knows(recognized: Recognized): boolean {
+    if (this.#named(recognized)) return true;
+    const found = this.#recognition.recognize(this.#historyOf(recognized, { learns: false }));
     return found.type === "continue" && found.how !== "back" && found.how !== "compacted";
   }
 
@@ -400,13 +400,13 @@ export class GatewaySessions
   }
 
   /** Returns the history of a request. `learns`: its instructions are stored. */
-  #historyOf(recognised: Recognised, { learns }: { readonly learns: boolean }): RequestHistory {
-    const { scope, client, isKeyed, items } = recognised;
+  #historyOf(recognized: Recognized, { learns }: { readonly learns: boolean }): RequestHistory {
+    const { scope, client, isKeyed, items } = recognized;
     const heads = countInstructions(items);
     const keyOf = (at: number) =>
       learns ? this.#instructions.keyOf(scope, items[at]!) : this.#instructions.peek(scope, items[at]!);
     return {
-      ...{ scope, client, isKeyed, name: recognised.name },
+      ...{ scope, client, isKeyed, name: recognized.name },
       items: items.map((item, at) =>
         at < heads ? { exact: keyOf(at), role: "instruction" } : historyItem(item)
       ),
@@ -414,12 +414,12 @@ export class GatewaySessions
     };
   }
 
-  #named(recognised: Recognised): GatewaySession | undefined {
-    const name = nameOf(recognised);
+  #named(recognized: Recognized): GatewaySession | undefined {
+    const name = nameOf(recognized);
     return name === undefined ? undefined : this.held.get(this.#names.get(name) ?? "");
   }
 
-  #begin(recognised: Recognised): GatewaySession {
+  #begin(recognized: Recognized): GatewaySession {
     const {
       client,
       by,
@@ -431,12 +431,12 @@ export class GatewaySessions
       basis,
       countTokens,
       isDryRun = false,
-    } = recognised;
-    const name = nameOf(recognised);
+    } = recognized;
+    const name = nameOf(recognized);
     const first = items[userSpoke(items)?.at ?? countInstructions(items)];
     const archive = new SessionArchive();
     // The holdout doesn't depend on whether a key's first request is a title or a turn.
-    const drawn = name ?? (recognised.isKeyed ? scope : `${scope} ${first?.key ?? ""}`);
+    const drawn = name ?? (recognized.isKeyed ? scope : `${scope} ${first?.key ?? ""}`);
     const holdout = isDryRun || share(drawn) < (this.#options.holdout ?? 0);
     const nowMs = this.now();
     const id = crypto.randomUUID();
@@ -447,7 +447,7 @@ export class GatewaySessions
       }),
       archive,
       facts: {
-        ...{ ...NEW_FACTS, scope, client, by, name: recognised.name, protocol, agent, basis, holdout },
+        ...{ ...NEW_FACTS, scope, client, by, name: recognized.name, protocol, agent, basis, holdout },
         ...{ startedMs: nowMs, lastMs: nowMs },
       },
     });
@@ -463,7 +463,7 @@ export class GatewaySessions
   }
 }
 
-function nameOf({ scope, name }: Pick<Recognised, "scope" | "name">): string | undefined {
+function nameOf({ scope, name }: Pick<Recognized, "scope" | "name">): string | undefined {
   return name === undefined ? undefined : `${scope} ${name}`;
 }
 

@@ -3,7 +3,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire/internal";
 import { SessionRegistry } from "@tare/session/internal";
-import type { GatewaySession, Recognised } from "./session.ts";
+import type { GatewaySession, Recognized } from "./session.ts";
 import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
 
 function newSessions(options: Partial<SessionsOptions> = {}) {
@@ -18,7 +18,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       const message = { role, content: key } as Message;
       return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 10_000 : 1) };
     });
-    const prompts: Recognised["prompts"] = ({ archive }) => {
+    const prompts: Recognized["prompts"] = ({ archive }) => {
       const state = { edits: [elide(1), elide(3)] };
       return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
     };

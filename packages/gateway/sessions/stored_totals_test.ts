@@ -166,9 +166,9 @@ Deno.test("shared store: concurrent calls of two servers in one conversation are
     ...store,
     shared: {
       ...store.shared!,
-      commitBriefly: async (hold) => {
+      holdAndCommit: async (hold) => {
         await held[at]?.promise;
-        return await store.shared!.commitBriefly(hold);
+        return await store.shared!.holdAndCommit(hold);
       },
     },
   });

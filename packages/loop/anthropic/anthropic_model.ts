@@ -29,7 +29,7 @@ type Completed = Extract<ModelEvent, { readonly type: "completed" }>;
 
 const MAX_PAUSES = 100;
 
-const PINGS = MESSAGES_PROTOCOL.pings!;
+const KEEP_ALIVE = MESSAGES_PROTOCOL.keepAlive!;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
@@ -49,13 +49,14 @@ export interface AnthropicModelOptions extends ProviderOptions {
   /** Longest reply in tokens, including thinking; required by the API. Default: 32,000. */
   readonly maxTokens?: number;
   /**
-   * `adaptive` is guided by `reasoning_effort`, `budget` a token budget for an effort. Omitted where the API requires
-   * it: with sampling settings or forced tool calls. Default: no thinking; an effort is sent unchanged.
+   * `adaptive`: `reasoning_effort` guides the model; `budget`: each effort sets a token budget. Omitted where
+   * the API requires it: with sampling settings or forced tool calls. Default: no thinking; an effort is sent
+   * unchanged.
    */
   readonly thinking?: "adaptive" | "budget";
   /**
-   * Cache lifetime in milliseconds: an hour or more requests one hour, less five minutes, 0 none. Default: five
-   * minutes.
+   * Cache lifetime in milliseconds: an hour or more requests a one-hour cache, less a five-minute cache, 0 no
+   * cache. Default: five minutes.
    */
   readonly cacheTtlMs?: number;
 }
@@ -154,17 +155,17 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
     return {
       // Nothing can follow a paused or cut-off reply.
       answerBlocks: isFinished && endsWithUser(body) ? reply.content.length : Infinity,
-      async ping(type, signal) {
+      async keepAliveBytes(type, signal) {
         const requestBytes = encoder.encode(JSON.stringify(body));
         const replyBytes = encoder.encode(JSON.stringify(reply));
-        const answer = type === "upgrade" ? PINGS.readAnswerBlocks(requestBytes, replyBytes, false) : [];
+        const answer = type === "upgrade" ? KEEP_ALIVE.readAnswerBlocks(requestBytes, replyBytes, false) : [];
         if (!answer) return undefined;
-        const ping = PINGS.write(requestBytes, type === "upgrade" ? answer : undefined);
+        const keepAliveBytes = KEEP_ALIVE.write(requestBytes, type === "upgrade" ? answer : undefined);
         try {
           const response = await clientFor({}, { maxRetries: 0 })
-            .post("/v1/messages", { body: JSON.parse(decoder.decode(ping)), signal })
+            .post("/v1/messages", { body: JSON.parse(decoder.decode(keepAliveBytes)), signal })
             .asResponse();
-          return PINGS.readUsage(new Uint8Array(await response.arrayBuffer()));
+          return KEEP_ALIVE.readUsage(new Uint8Array(await response.arrayBuffer()));
         } catch (error) {
           signal.throwIfAborted();
           throw toModelError(error, failed);

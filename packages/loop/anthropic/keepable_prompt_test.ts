@@ -45,7 +45,7 @@ Deno.test("cache keep-alive: a prompt is sent again without a reply, and the usa
     Response.json(USAGE),
   ]);
   assertEquals(prompt?.answerBlocks, 1);
-  assertEquals(await prompt?.ping("exact", signal), {
+  assertEquals(await prompt?.keepAliveBytes("exact", signal), {
     promptTokens: 100,
     cachedTokens: 90,
     cacheWriteTokens: 9,
@@ -62,7 +62,7 @@ Deno.test("extended keep-alive: the request contains the reply with a one-hour b
     Response.json(USAGE),
   ]);
   assertEquals(prompt?.answerBlocks, 3);
-  await prompt?.ping("upgrade", signal);
+  await prompt?.keepAliveBytes("upgrade", signal);
   assertEquals(bodies[0]?.messages, [{ role: "user", content: [{ type: "text", text: "Hi", ...MARK }] }]);
   assertEquals([bodies[1]?.max_tokens, bodies[1]?.messages], [0, [
     { role: "user", content: [{ type: "text", text: "Hi" }] },
@@ -87,7 +87,7 @@ Deno.test("cache keep-alive: paused and cut-off replies are never extended, and 
     Response.json(USAGE),
   ]);
   assertEquals(paused.retained.map(({ answerBlocks }) => answerBlocks), [Infinity]);
-  await paused.retained[0]?.ping("exact", signal);
+  await paused.retained[0]?.keepAliveBytes("exact", signal);
   assertEquals(paused.bodies[2], { ...paused.bodies[1], max_tokens: 0, stream: false });
   const thinks = { thinking: { type: "enabled", budget_tokens: 50 } };
   assertEquals((await keepableOf([reply("end_turn", ...text(0, "ok"))], { extraBody: thinks })).retained, []);
@@ -103,7 +103,7 @@ Deno.test("cache keep-alive: a failed request isn't retried, and its error conta
       maxRetries: 2,
     });
     const error = await assertRejects(
-      () => outcome.retained[0]!.ping("exact", signal),
+      () => outcome.retained[0]!.keepAliveBytes("exact", signal),
       ModelError,
       "*** says no",
     );

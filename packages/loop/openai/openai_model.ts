@@ -37,8 +37,8 @@ export interface OpenaiModelOptions extends ProviderOptions {
   readonly protocol?: "chat" | "responses";
   /**
    * Reasoning that is requested and returned: `sealed` (responses) requests encrypted reasoning and a summary, which
-   * models without reasoning refuse; `some` (chat completions) returns every reply with reasoning, which DeepSeek and
-   * Moonshot require, a blank for a reply of another model. Default: neither.
+   * models without reasoning refuse; `some` (chat completions) sends each reply back with its reasoning, as
+   * DeepSeek and Moonshot require, or a blank for another model's. Default: neither.
    */
   readonly reasoning?: "sealed" | "some";
   /**

@@ -40,7 +40,7 @@ function App(): JSX.Element {
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to content</a>
-      <header class="top">
+      <header class="page-head">
         <a class="brand" href="#/">Tare</a>
         <nav aria-label="Page">
           <a href="#/" aria-current={place.view === "new" ? "page" : undefined}>
@@ -113,7 +113,7 @@ function Lock(
     if (key.trim() !== "") enter(key.trim());
   };
   return (
-    <main class="lock">
+    <main class="sign-in">
       <h1>Tare</h1>
       <form onSubmit={submit}>
         <label for="key">Your key</label>
@@ -129,8 +129,8 @@ function Lock(
         />
         <p id="key-help" role={isRefused ? "alert" : undefined}>
           {isRefused && "Invalid or removed key. "}
-          On the server’s machine, <code>tare keys page</code>{" "}
-          prints an address that contains the owner’s key. If the server was started with{" "}
+          On the server’s machine, <code>tare page</code>{" "}
+          opens this page with the owner’s key. If the server was started with{" "}
           <code>TARE_TOKEN</code>, its value is the key. Other users get a key from the owner. This browser
           stores it for this server.
         </p>

@@ -123,7 +123,7 @@ function SessionActions({ id, kind, title }: {
     });
   const isOurs = kind === "session";
   return (
-    <div class="deeds" role="group" aria-label="This session">
+    <div class="actions" role="group" aria-label="This session">
       <div class="row">
         <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>
         {isOurs && <button type="button" class="quiet" onClick={() => ask("model")}>Model</button>}
@@ -132,7 +132,7 @@ function SessionActions({ id, kind, title }: {
         <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
         <button type="button" class="quiet" onClick={warm}>Keep cache alive for an hour</button>
       </div>
-      <span role="status" class={notice?.isTrouble ? "trouble" : ""}>{notice?.text}</span>
+      <span role="status" class={notice?.isTrouble ? "error" : ""}>{notice?.text}</span>
       {dialog === "rename" && (
         <Dialog title="Rename this session" act="Rename" does={rename} close={close}>
           <Field
@@ -286,7 +286,7 @@ function Dialog({ title, act, isFinal = false, does, close, children }: {
         <h2 id={id}>{title}</h2>
         {children}
         <div class="answers">
-          <button type="submit" class={isFinal ? "stop" : "primary"}>{act}</button>
+          <button type="submit" class={isFinal ? "danger" : "primary"}>{act}</button>
           <button type="button" autofocus={isFinal} onClick={() => box.current?.close()}>Cancel</button>
         </div>
       </form>

@@ -35,7 +35,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   const current = (id: string) => id === open ? "page" as const : undefined;
   return (
     <aside class="sessions" aria-label="Sessions">
-      <label class="hidden" for="find">Find sessions by title</label>
+      <label class="visually-hidden" for="find">Find sessions by title</label>
       <input
         id="find"
         type="search"
@@ -46,7 +46,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
       />
       <ul>
         {withSubagents(sessions).map((session) => (
-          <li key={session.id} class={session.parent && "helper"}>
+          <li key={session.id} class={session.parent && "subagent"}>
             <a href={addressOf({ view: "talk", id: session.id })} aria-current={current(session.id)}>
               <bdi class="title">{titleOf(session)}</bdi>
               <small>
@@ -60,7 +60,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
         ))}
       </ul>
       <Trouble text={trouble ?? gateway.trouble} />
-      {isNone && <p class="none">{query.trim() === "" ? "No sessions yet." : "No titles match."}</p>}
+      {isNone && <p class="empty">{query.trim() === "" ? "No sessions yet." : "No titles match."}</p>}
       {hasMore && <button type="button" class="quiet" onClick={more}>Older sessions</button>}
       {gateway.sessions.length > 0 && (
         <>

@@ -337,7 +337,7 @@ interface SharedTokens {
 }
 
 export interface Prediction extends SharedTokens {
-  readonly alive: number;
+  readonly cacheHitProbability: number;
   readonly idleMs: number;
   readonly forAnHour?: boolean;
 }
@@ -359,12 +359,16 @@ export function cacheStateOf(
     readonly cacheLifetime: CacheLifetimeRecord;
     readonly nowMs: number;
   },
-): Pick<Prediction, "alive" | "idleMs" | "forAnHour"> {
+): Pick<Prediction, "cacheHitProbability" | "idleMs" | "forAnHour"> {
   const idleMs = nowMs - lastUseMs(sent);
   // The session's observations of the usual lifetime don't apply to an hour's.
   return sent.forAnHour
-    ? { idleMs, alive: priorCacheLifetime(profileForTtl(profile, HOUR_MS), idleMs), forAnHour: true }
-    : { idleMs, alive: estimateCacheLifetime(profile, idleMs, cacheLifetime) };
+    ? {
+      idleMs,
+      cacheHitProbability: priorCacheLifetime(profileForTtl(profile, HOUR_MS), idleMs),
+      forAnHour: true,
+    }
+    : { idleMs, cacheHitProbability: estimateCacheLifetime(profile, idleMs, cacheLifetime) };
 }
 
 interface VisibleTools {
@@ -396,11 +400,12 @@ export function servesMost(
   model: string | undefined,
   predictBy: (sent: SentRequest) => Prediction,
 ): Prediction {
-  let best: Prediction = { sharedTokens: 0, alive: 0, idleMs: 0 };
+  let best: Prediction = { sharedTokens: 0, cacheHitProbability: 0, idleMs: 0 };
   for (const one of sent) {
     if (one.model !== model) continue;
     const found = predictBy(one);
-    const isBetter = found.alive * found.sharedTokens > best.alive * best.sharedTokens;
+    const isBetter =
+      found.cacheHitProbability * found.sharedTokens > best.cacheHitProbability * best.sharedTokens;
     if (isBetter || best.sharedTokens === 0) best = found;
   }
   return best;
@@ -413,7 +418,7 @@ export function sharedTokens(sent: SentRequest, visible: VisibleTools): number {
 }
 
 /** Returns the tokens that a baseline request shares with an earlier one. */
-export function sharedAlone(sent: SentRequest, { ownTokens, scale, ...own }: VisibleTools & {
+export function baselineShared(sent: SentRequest, { ownTokens, scale, ...own }: VisibleTools & {
   readonly ownTokens: number;
   readonly scale: TokenScale;
 }): SharedTokens {

@@ -49,7 +49,7 @@ async function play(
       triggers: { historyBudgetTokens, protectTokens: 200, minBytes: 200 },
       truncateTokens: 600,
       ...(summary !== "none" && {
-        summarise: () =>
+        summarize: () =>
           Promise.resolve({
             text: summary === "works" ? "In short." : "",
             usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 1 },

@@ -13,20 +13,20 @@ import {
   isColdResume,
   pruneResults,
   relievePressure,
-  type SummariseTurnsOptions,
+  type SummarizeTurnsOptions,
   truncateResults,
 } from "@tare/prune";
 import { archiveWithLine, type TurnsSummary } from "@tare/prune/internal";
 import { compactTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
 import { howMany } from "../rule/decide.ts";
-import { firstOpenCall, type Summarise } from "../edits/make_summary.ts";
+import { firstOpenCall, type Summarize } from "../edits/make_summary.ts";
 import {
   type DropEdit,
   type ElideEdit,
   fittingEdits,
   leadingEdits,
-  type SummariseEdit,
+  type SummarizeEdit,
 } from "../edits/edit.ts";
 import { type History, type PlacedView, placedView } from "../edits/view.ts";
 import {
@@ -54,7 +54,7 @@ export interface ClassicTriggers {
   /** Share of the window from which results are pruned, from 0 to 1. Default: 0.8. */
   readonly pruneAt?: number | undefined;
   /** Share of the window from which old turns are summarized as well, from `pruneAt` to 1. Default: 0.9. */
-  readonly summariseAt?: number | undefined;
+  readonly summarizeAt?: number | undefined;
   /** Idle time after which the provider's cache is cold, in milliseconds. Default: that of the profile. */
   readonly coldAfterMs?: number | undefined;
 }
@@ -89,7 +89,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   checkOptions("classicSession()", options);
   const { profile, archive, countTokens, tools, truncateTokens, advanced: { isError } = {} } = options;
   checkTriggers(triggers, truncateTokens);
-  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } = triggers;
+  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summarizeAt, coldAfterMs } = triggers;
   const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
   const configured: Mechanisms = {
@@ -126,7 +126,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
    * Returns the view of a request that isn't a turn: the newest view plus new messages; or the whole history,
    * if evicted content is to be restored and fits.
    */
-  function look(history: History, call: PromptCall): SessionView {
+  function inspect(history: History, call: PromptCall): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
     let { messages, tools, places } = edited.seen;
     if (last && startsWith(history.messages, last.history.messages)) {
@@ -162,7 +162,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
-    if (call.oneShot) return look(history, call);
+    if (call.oneShot) return inspect(history, call);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
     const { scale, lastUsedAtMs } = state;
@@ -220,11 +220,11 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
         ...limits,
         activeTurnStart: messages.length - activeMessages,
         signal: call.signal,
-        summarise: options.summarise && askOnWarmPrefix(options.summarise, {
+        summarize: options.summarize && askOnWarmPrefix(options.summarize, {
           ...{ ...sent, windowTokens: windowTokens / scale, progress: call.progress },
           onUsage: (took) => usage = took,
         }),
-        ...{ pruneAt, summariseAt },
+        ...{ pruneAt, summarizeAt },
         ...(!mechanisms.prune && { minBytes: Infinity }),
         ...(!mechanisms.context && { keepTokens: Infinity }),
         countPrompt: (messages) => fit(messages).tokens,
@@ -233,12 +233,12 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
       const summary = relief.failure ? undefined : relief.summary;
       const failure = relief.failure ?? relief.summaryFailure;
       edited.elide(elisions, { mechanism: "prune", reason });
-      if (summary) edited.summarise(summary, reason);
+      if (summary) edited.summarize(summary, reason);
       if (failure) {
         warn(failure, summary ? "" : ` Nothing${elisions.length > 0 ? " more" : ""} was evicted.`);
       }
       if (!failure || summary) {
-        const fullTokens = (summariseAt ?? 0.9) * windowTokens;
+        const fullTokens = (summarizeAt ?? 0.9) * windowTokens;
         if (paused && !isPauseReported) {
           const count = (request: History) => Math.ceil(countRequestTokens(request, countTokens) * scale);
           const size = { activeMessages, fullTokens, windowTokens, count };
@@ -330,14 +330,14 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
 const SMALLER_SHARE = 0.8;
 
 function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undefined): void {
-  const { pruneAt = 0.8, summariseAt = 0.9, ...limits } = triggers;
+  const { pruneAt = 0.8, summarizeAt = 0.9, ...limits } = triggers;
   for (const [name, value] of Object.entries({ ...limits, truncateTokens })) {
     if (value === undefined || value >= 0) continue;
     throw new RangeError(`Cannot create a session: ${name} is ${value}. It must be 0 or more.`);
   }
-  if (0 <= pruneAt && pruneAt <= summariseAt && summariseAt <= 1) return;
+  if (0 <= pruneAt && pruneAt <= summarizeAt && summarizeAt <= 1) return;
   throw new RangeError(
-    `Cannot create a session: pruneAt is ${pruneAt} and summariseAt is ${summariseAt}. ` +
+    `Cannot create a session: pruneAt is ${pruneAt} and summarizeAt is ${summarizeAt}. ` +
       "They must be shares of the window, from 0 to 1, the first at most the second.",
   );
 }
@@ -347,18 +347,18 @@ function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undef
  * that the cache serves it.
  */
 function askOnWarmPrefix(
-  summarise: Summarise,
+  summarize: Summarize,
   { messages: seen, tools, windowTokens, progress, onUsage }: History & {
     readonly windowTokens: number;
     readonly progress: (() => void) | undefined;
     readonly onUsage: (usage: Usage) => void;
   },
-): NonNullable<SummariseTurnsOptions["summarise"]> {
+): NonNullable<SummarizeTurnsOptions["summarize"]> {
   return async (messages, { end, signal }) => {
     const answered = seen.findLastIndex(({ role }) => role === "assistant");
     const sent = seen.slice(0, Math.max(end, answered));
     const next = seen[end];
-    const { text, usage } = await summarise({
+    const { text, usage } = await summarize({
       sent: { messages: sent.slice(0, firstOpenCall(sent)), tools },
       ...{ messages, users: [], windowTokens },
       ...(next && { next }),
@@ -412,7 +412,7 @@ function placesOf(messages: readonly Message[], seen: PlacedView): readonly numb
   });
 }
 
-type ClassicEdit = StickyElision | SummariseEdit | DropEdit;
+type ClassicEdit = StickyElision | SummarizeEdit | DropEdit;
 
 interface StickyElision extends ElideEdit {
   readonly mechanism: "prune" | "truncate";
@@ -463,16 +463,16 @@ class EditedHistory {
     });
   }
 
-  summarise({ end, kind, ref, text }: TurnsSummary, reason: string): void {
+  summarize({ end, kind, ref, text }: TurnsSummary, reason: string): void {
     const { messages, places } = this.#seen;
     const old = messages.slice(0, end).filter(({ role }) =>
       role !== "system" && role !== "developer" && (kind === "drop" || role !== "user")
     );
     const how = kind === "drop" ? "including the user's, without a summary" : "summarized";
     const removed = `${howMany(old.length, "message")} of old turns, ${how}`;
-    const type = kind === "drop" ? "drop" : "summarise";
+    const type = kind === "drop" ? "drop" : "summarize";
     this.#add([{ type, from: 0, to: places[end] ?? 0, ref, text }], {
-      mechanism: "summarise",
+      mechanism: "summarize",
       reason,
       removed,
     });

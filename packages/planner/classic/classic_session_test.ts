@@ -254,8 +254,8 @@ Deno.test("classicSession() throws for triggers out of range", () => {
     [{ triggers: { historyBudgetTokens: -1 } }, "historyBudgetTokens is -1. It must be 0 or more."],
     [{ triggers: { coldAfterMs: NaN } }, "coldAfterMs is NaN. It must be 0 or more."],
     [{ truncateTokens: -1 }, "truncateTokens is -1; it must be a number of 0 or more"],
-    [{ triggers: { pruneAt: 0.95 } }, "pruneAt is 0.95 and summariseAt is 0.9. They must be shares"],
-    [{ triggers: { summariseAt: 90 } }, "pruneAt is 0.8 and summariseAt is 90. They must be shares"],
+    [{ triggers: { pruneAt: 0.95 } }, "pruneAt is 0.95 and summarizeAt is 0.9. They must be shares"],
+    [{ triggers: { summarizeAt: 90 } }, "pruneAt is 0.8 and summarizeAt is 90. They must be shares"],
   ];
   for (const [options, message] of refused) assertThrows(() => harness({}, options), RangeError, message);
 });

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertGreater, assertLess, assertMatch } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { profileNamed, type PromptSession, type Summarise } from "@tare/planner";
+import { profileNamed, type PromptSession, type Summarize } from "@tare/planner";
 import { type ClassicOptions, classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../../tests/call_pairs.ts";
@@ -28,14 +28,14 @@ const now: Message = { role: "user", content: "And now?" };
 interface Harness {
   readonly session: PromptSession;
   readonly archive: Archive;
-  readonly requests: Parameters<Summarise>[0][];
+  readonly requests: Parameters<Summarize>[0][];
   readonly view: (messages: readonly Message[]) => ReturnType<PromptSession["view"]>;
 }
 
 function harness(options: Partial<ClassicOptions> = {}): Harness {
   const archive = memoryArchive();
-  const requests: Parameters<Summarise>[0][] = [];
-  const summarise: Summarise = (request) => {
+  const requests: Parameters<Summarize>[0][] = [];
+  const summarize: Summarize = (request) => {
     requests.push(request);
     return Promise.resolve({ text: `Summary ${requests.length}.`, usage: USAGE });
   };
@@ -44,7 +44,7 @@ function harness(options: Partial<ClassicOptions> = {}): Harness {
     windowTokens: 1_000,
     archive,
     countTokens: estimateTokens,
-    summarise,
+    summarize,
     triggers: { minBytes: 200 },
     ...options,
   });
@@ -72,8 +72,8 @@ Deno.test("classicSession() skips the paid summary at 850 of 1,000 when pruning 
 
 Deno.test("classicSession() summarizes at 950 of 1,000 in any case, and at 850 if pruning freed too little", async () => {
   for (
-    const [tokens, resultTokens, mechanisms] of [[950, 400, ["prune", "summarise"]], [850, 20, [
-      "summarise",
+    const [tokens, resultTokens, mechanisms] of [[950, 400, ["prune", "summarize"]], [850, 20, [
+      "summarize",
     ]]] as const
   ) {
     const { view, requests, archive } = harness();
@@ -147,7 +147,7 @@ Deno.test("classicSession() keeps a summary until a later one replaces it, also 
 
 Deno.test("classicSession() evicts old turns, archived, when the summary fails or there is no model for it", async () => {
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320), now];
-  const failing = harness({ summarise: () => Promise.reject(new Error("rate limited.")) });
+  const failing = harness({ summarize: () => Promise.reject(new Error("rate limited.")) });
   const silent = classicSession({
     profile: profileNamed("none"),
     windowTokens: 1_000,
@@ -167,7 +167,7 @@ Deno.test("classicSession() evicts old turns, archived, when the summary fails o
 Deno.test("classicSession() changes nothing when it is aborted during a summary", async () => {
   const cancel = new AbortController();
   const { session } = harness({
-    summarise: () => {
+    summarize: () => {
       cancel.abort(new Error("the user left"));
       return new Promise(() => {});
     },
@@ -219,17 +219,17 @@ Deno.test("classicSession() pauses with a warning when only user messages fill t
   ]);
   assertEquals([(await view([...stuck, now])).warnings, requests.length], [[], 0]);
   const answered = await view([...stuck, now, { role: "assistant", content: text(300) }, now]);
-  assertEquals([answered.rewrites.map(({ mechanism }) => mechanism), requests.length], [["summarise"], 1]);
+  assertEquals([answered.rewrites.map(({ mechanism }) => mechanism), requests.length], [["summarize"], 1]);
 });
 
 Deno.test("classicSession() shows no summary of missing messages after going back, forking or reverting", async () => {
   const { view, session, archive, requests } = harness();
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320), now];
-  const summarised = await view(messages);
+  const summarized = await view(messages);
   const other = memoryArchive();
   const fork = session.fork(messages.length, other);
   const forked = await fork.view({ messages, tools: [LIST] }, { nowMs: 0 });
-  assertEquals([forked.messages, requests.length], [summarised.messages, 1]);
+  assertEquals([forked.messages, requests.length], [summarized.messages, 1]);
   const back = session.fork(2, archive);
   const short = messages.slice(0, 3);
   assertEquals((await back.view({ messages: short, tools: [LIST] }, { nowMs: 0 })).messages, short);
@@ -257,7 +257,7 @@ async function play(turn: (n: number) => Message[], options: Partial<ClassicOpti
       const { unanswered, orphans } = callPairs(seen.messages);
       assertEquals([unanswered, orphans, seen.warnings], [[], [], []]);
       largest = Math.max(largest, seen.promptTokens);
-      if (seen.rewrites.some(({ mechanism }) => mechanism === "summarise")) folded.push(n);
+      if (seen.rewrites.some(({ mechanism }) => mechanism === "summarize")) folded.push(n);
       session.sent({ ...USAGE, promptTokens: seen.promptTokens });
     }
     messages = [...messages, ...played];

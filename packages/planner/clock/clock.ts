@@ -1,5 +1,5 @@
 import { HOUR_MS } from "../cache/prefix.ts";
-import type { PingSent, RequestMade } from "../ledger/entry.ts";
+import type { RequestMade, SentKeepAlive } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
 import { mayUpgrade, type UpgradeOutcome, type UpgradeTrial } from "./upgrade.ts";
 
@@ -37,7 +37,7 @@ export interface Idle {
  * last block that isn't thinking, then a user's `.`, or a `.` per pending result; it has no five-minute
  * breakpoint before that.
  */
-export interface Ping extends Pick<PingSent, "type"> {
+export interface KeepAliveRequest extends Pick<SentKeepAlive, "type"> {
   readonly atMs: number;
   /** Cost if the prefix is cached. */
   readonly costUnits: number;
@@ -58,14 +58,14 @@ export interface ClockState {
   readonly answerTokens: number;
   /** Tokens of these and the reply with a lifetime of one hour. */
   readonly hourTokens: number;
-  readonly pings: number;
+  readonly keepAliveRequests: number;
   /** Whether the newest was an extended keep-alive; no more follow until the next request. */
   readonly isUpgraded: boolean;
   /** Consecutive keep-alive requests that found nothing cached. */
   readonly lost: number;
   readonly spent: number;
   readonly credited: number;
-  readonly without: number;
+  readonly baseline: number;
 }
 
 export const NEW_CLOCK: ClockState = {
@@ -74,12 +74,12 @@ export const NEW_CLOCK: ClockState = {
   heldTokens: 0,
   answerTokens: 0,
   hourTokens: 0,
-  pings: 0,
+  keepAliveRequests: 0,
   isUpgraded: false,
   lost: 0,
   spent: 0,
   credited: 0,
-  without: 0,
+  baseline: 0,
 };
 
 const MARGIN_MS = 20_000;
@@ -124,9 +124,9 @@ interface ClockOptions {
 
 /** Clock of one conversation. */
 export interface IdleClock {
-  next(idle: Idle): Ping | undefined;
+  next(idle: Idle): KeepAliveRequest | undefined;
   requested(request: RequestMade): UpgradeOutcome | undefined;
-  pinged(ping: PingSent & { readonly costUnits: number }): UpgradeOutcome | undefined;
+  recordKeepAlive(request: SentKeepAlive & { readonly costUnits: number }): UpgradeOutcome | undefined;
 }
 
 /**
@@ -144,17 +144,17 @@ export interface IdleClock {
  * assertEquals(clock.next({ nowMs: 0, pending: "tool" })?.atMs, 280_000);
  * ```
  */
-export function pingClock(profile: Profile): IdleClock {
+export function keepAliveClock(profile: Profile): IdleClock {
   let state = NEW_CLOCK;
   return {
-    next: (idle) => nextPing(state, idle, { profile }),
+    next: (idle) => nextKeepAlive(state, idle, { profile }),
     requested(request) {
       const { clock, upgrade } = afterRequest(state, request, profile);
       state = clock;
       return upgrade;
     },
-    pinged(ping) {
-      const { clock, upgrade } = afterPing(state, ping);
+    recordKeepAlive(request) {
+      const { clock, upgrade } = afterKeepAlive(state, request);
       state = clock;
       return upgrade;
     },
@@ -165,10 +165,14 @@ export function pingClock(profile: Profile): IdleClock {
  * Returns the next keep-alive request of an idle conversation; `undefined` if its cache may expire or has
  * expired.
  */
-export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): Ping | undefined {
+export function nextKeepAlive(
+  clock: ClockState,
+  idle: Idle,
+  options: ClockOptions,
+): KeepAliveRequest | undefined {
   const { profile } = options;
   const { ttlMs, writes, minTokens, read } = profile;
-  const { usedMs, heldTokens, answerTokens, pings, isUpgraded, lost } = clock;
+  const { usedMs, heldTokens, answerTokens, keepAliveRequests, isUpgraded, lost } = clock;
   const { nowMs, trial, thinksByBudget = false, answerBlocks = 1, isRequested = false } = idle;
   // Only profiles with write prices distinguish short writes from an hour's and refresh entries by use.
   if (!writes || ttlMs >= HOUR_MS || thinksByBudget || heldTokens < minTokens) return undefined;
@@ -176,7 +180,7 @@ export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): 
   const atMs = Math.max(nowMs, usedMs + ttlMs - MARGIN_MS);
   const lossTokens = Math.max(0, heldTokens - hourTokensAt(clock, atMs));
   if (lossTokens <= (1 - WARM_SHARE) * heldTokens) return undefined;
-  const plan = (type: Ping["type"], costUnits: number) => {
+  const plan = (type: KeepAliveRequest["type"], costUnits: number) => {
     const keepsMs = (type === "upgrade" ? HOUR_MS : ttlMs) - MARGIN_MS;
     return isRequested || isCovered(clock, { type, costUnits })
       ? { type, atMs, costUnits, keepsMs }
@@ -184,16 +188,16 @@ export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): 
   };
   // Where an hour can be had, five minutes for nearly the same price aren't worth it.
   if (trial && mayUpgrade(trial, heldTokens) && answerTokens > 0 && answerBlocks < LOOK_BACK) {
-    return isRequested || pings < MAX_PINGS
+    return isRequested || keepAliveRequests < MAX_PINGS
       ? plan("upgrade", read * heldTokens + writes.hour * answerTokens)
       : undefined;
   }
-  return isRequested || pings < mostPings(clock, idle, { ...options, lossTokens })
+  return isRequested || keepAliveRequests < mostRequests(clock, idle, { ...options, lossTokens })
     ? plan("exact", read * heldTokens)
     : undefined;
 }
 
-function mostPings(
+function mostRequests(
   { heldTokens }: ClockState,
   { pending, hasCommitted = false, reportsEnd = false }: Idle,
   { profile: { read, write }, lossTokens, prunedTokens = 0 }: ClockOptions & { readonly lossTokens: number },
@@ -202,17 +206,17 @@ function mostPings(
   // Tokens evicted in a cold cache aren't written again, but a warm cache carries them further.
   const lost = write * Math.max(0, lossTokens - prunedTokens) - read * lossTokens;
   const loss = lost / ((write - read) * heldTokens);
-  const worth = pingsWorth(reportsEnd ? REPORTED_RETURNS : RETURNS, { read, write, loss });
+  const worth = keepAliveWorth(reportsEnd ? REPORTED_RETURNS : RETURNS, { read, write, loss });
   const most = reportsEnd || loss < WARM_SHARE ? worth : USER_KEEP_ALIVES;
   return hasCommitted ? Math.min(most, COMMITTED_PINGS) : most;
 }
 
 function isCovered(
-  { spent, credited, without }: ClockState,
-  { type, costUnits }: Pick<Ping, "type" | "costUnits">,
+  { spent, credited, baseline }: ClockState,
+  { type, costUnits }: Pick<KeepAliveRequest, "type" | "costUnits">,
 ): boolean {
   const reserve = type === "upgrade" && credited === 0 ? RESERVE : 0;
-  return spent - credited + costUnits + reserve <= NET_SHARE * without;
+  return spent - credited + costUnits + reserve <= NET_SHARE * baseline;
 }
 
 /**
@@ -224,18 +228,18 @@ function isCovered(
  * is above 0, where `loss` is the share of the prefix that would be written again after expiry. Optimal
  * stopping by backward induction (Bellman 1957).
  */
-export function pingsWorth(
+export function keepAliveWorth(
   chances: readonly number[],
   { read, write, loss }: { readonly read: number; readonly write: number; readonly loss: number },
 ): number {
-  let [value, pings] = [0, 0];
+  let [value, keepAliveRequests] = [0, 0];
   for (let k = chances.length - 1; k >= 0; k--) {
     const chance = chances[k] ?? 0;
     value = Math.max(0, (write - read) * loss * chance - read + (1 - chance) * value);
     // The first that doesn't pay ends all later ones.
-    pings = value > 0 ? pings + 1 : 0;
+    keepAliveRequests = value > 0 ? keepAliveRequests + 1 : 0;
   }
-  return pings;
+  return keepAliveRequests;
 }
 
 const WARM_SHARE = 0.9;
@@ -262,11 +266,11 @@ interface AfterRequest {
  */
 export function afterRequest(clock: ClockState, request: RequestMade, profile: Profile): AfterRequest {
   const { atMs, usage, sharedTokens, costUnits } = request;
-  const { requestedAtMs, usedMs, pings, isUpgraded, heldTokens } = clock;
+  const { requestedAtMs, usedMs, keepAliveRequests, isUpgraded, heldTokens } = clock;
   const { ttlMs, write, read } = profile;
   const hourTokens = hourTokensAt(clock, atMs);
   const wouldBeCold = heldTokens > 0 && atMs - requestedAtMs >= ttlMs;
-  const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
+  const warmedTokens = !wouldBeCold ? 0 : keepAliveRequests > 0 ? Infinity : hourTokens;
   const retainedTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
   const credit = (write - read) * retainedTokens;
   const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
@@ -280,10 +284,10 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
       heldTokens: usage.promptTokens,
       answerTokens: usage.outputTokens,
       hourTokens: isThere ? hourTokens : 0,
-      pings: 0,
+      keepAliveRequests: 0,
       isUpgraded: false,
       credited: clock.credited + credit,
-      without: clock.without + costUnits + credit,
+      baseline: clock.baseline + costUnits + credit,
     },
     retainedTokens,
     credit,
@@ -291,17 +295,17 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
   };
 }
 
-interface AfterPing {
+interface AfterKeepAlive {
   readonly clock: ClockState;
   readonly isWarm: boolean;
   readonly upgrade?: UpgradeOutcome;
 }
 
 /** Records a keep-alive request. One that failed at no cost must not be recorded. */
-export function afterPing(
+export function afterKeepAlive(
   clock: ClockState,
-  { type, atMs, usage, costUnits }: PingSent & { readonly costUnits: number },
-): AfterPing {
+  { type, atMs, usage, costUnits }: SentKeepAlive & { readonly costUnits: number },
+): AfterKeepAlive {
   const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
   const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
   const dueTokens = promptTokens - cachedTokens;
@@ -312,7 +316,7 @@ export function afterPing(
       ...clock,
       usedMs: atMs,
       hourTokens: isForAnHour ? cachedTokens + hourWriteTokens : isWarm ? clock.hourTokens : 0,
-      pings: clock.pings + 1,
+      keepAliveRequests: clock.keepAliveRequests + 1,
       isUpgraded: isForAnHour,
       lost: isWarm ? 0 : clock.lost + 1,
       spent: clock.spent + costUnits,

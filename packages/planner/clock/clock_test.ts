@@ -3,13 +3,13 @@ import fc from "../../../tests/cases.ts";
 import { promptCost } from "../ledger/ledger.ts";
 import { profileNamed } from "../providers.ts";
 import {
-  afterPing,
+  afterKeepAlive,
   afterRequest,
   type ClockState,
   type Idle,
+  type KeepAliveRequest,
   NEW_CLOCK,
-  nextPing,
-  type Ping,
+  nextKeepAlive,
 } from "./clock.ts";
 import { observeUpgrade, UNTRIED, type UpgradeTrial } from "./upgrade.ts";
 
@@ -32,7 +32,7 @@ function request(
   return afterRequest(clock, { atMs, usage, sharedTokens: shared, costUnits }, PROFILE);
 }
 
-function ping(clock: ClockState, { type, atMs }: Pick<Ping, "type" | "atMs">, isWarm = true) {
+function ping(clock: ClockState, { type, atMs }: Pick<KeepAliveRequest, "type" | "atMs">, isWarm = true) {
   const hourTokens = type === "upgrade" ? clock.answerTokens : 0;
   const usage = {
     promptTokens: clock.heldTokens + hourTokens,
@@ -41,21 +41,21 @@ function ping(clock: ClockState, { type, atMs }: Pick<Ping, "type" | "atMs">, is
     hourWriteTokens: hourTokens + (isWarm || hourTokens === 0 ? 0 : clock.heldTokens),
     outputTokens: 0,
   };
-  return afterPing(clock, { type, atMs, usage, costUnits: promptCost(PROFILE, usage) });
+  return afterKeepAlive(clock, { type, atMs, usage, costUnits: promptCost(PROFILE, usage) });
 }
 
 /** A conversation of 50,000 tokens that has cost a million units and was last requested at 0. */
-const RICH: ClockState = { ...NEW_CLOCK, heldTokens: 50_000, answerTokens: 1_000, without: 1_000_000 };
+const RICH: ClockState = { ...NEW_CLOCK, heldTokens: 50_000, answerTokens: 1_000, baseline: 1_000_000 };
 
 /** Returns the keep-alive requests of an endless pause, in seconds. */
 function pause(
   clock: ClockState,
   idle: Omit<Idle, "nowMs">,
-  options: Partial<Parameters<typeof nextPing>[2]> = {},
+  options: Partial<Parameters<typeof nextKeepAlive>[2]> = {},
 ): string[] {
   const pings: string[] = [];
   for (let nowMs = 0;;) {
-    const next = nextPing(clock, { ...idle, nowMs }, { profile: PROFILE, ...options });
+    const next = nextKeepAlive(clock, { ...idle, nowMs }, { profile: PROFILE, ...options });
     if (!next) return pings;
     pings.push(`${next.type} ${next.atMs / SECOND} ${next.costUnits}`);
     clock = ping(clock, next).clock;
@@ -65,9 +65,9 @@ function pause(
 
 const GRANTED: UpgradeTrial = { isBilled: true, returns: 3, misses: 0 };
 
-Deno.test("nextPing() keeps the cache alive while the awaited party is likely enough to return", () => {
+Deno.test("nextKeepAlive() keeps the cache alive while the awaited party is likely enough to return", () => {
   const exact = (...seconds: readonly number[]) => seconds.map((second) => `exact ${second} 5000`);
-  const cases: [Omit<Idle, "nowMs">, string[], Partial<Parameters<typeof nextPing>[2]>?][] = [
+  const cases: [Omit<Idle, "nowMs">, string[], Partial<Parameters<typeof nextKeepAlive>[2]>?][] = [
     [{ pending: "tool" }, exact(280, 560, 840, 1120)],
     [{ pending: "subagent" }, exact(280, 560, 840, 1120)],
     [{ pending: "user" }, exact(280, 560, 840)],
@@ -95,10 +95,16 @@ Deno.test("nextPing() keeps the cache alive while the awaited party is likely en
   assertEquals(pause({ ...RICH, heldTokens: 1_023 }, { pending: "tool" }), []);
 });
 
-Deno.test("nextPing() continues at any cost on request, but never after expiry", () => {
-  const clock: ClockState = { ...RICH, without: 0, spent: 1_000_000, pings: 12, usedMs: 12 * 280 * SECOND };
+Deno.test("nextKeepAlive() continues at any cost on request, but never after expiry", () => {
+  const clock: ClockState = {
+    ...RICH,
+    baseline: 0,
+    spent: 1_000_000,
+    keepAliveRequests: 12,
+    usedMs: 12 * 280 * SECOND,
+  };
   const at = (idle: Omit<Idle, "nowMs" | "pending">, second = 12 * 280) =>
-    nextPing(clock, { ...idle, nowMs: second * SECOND, pending: "user" }, { profile: PROFILE })?.atMs;
+    nextKeepAlive(clock, { ...idle, nowMs: second * SECOND, pending: "user" }, { profile: PROFILE })?.atMs;
   assertEquals([at({}), at({ isRequested: true }), at({ isRequested: true }, 12 * 280 + 301)], [
     undefined,
     13 * 280 * SECOND,
@@ -106,50 +112,50 @@ Deno.test("nextPing() continues at any cost on request, but never after expiry",
   ]);
 });
 
-Deno.test("nextPing() is due at once when called late, and ends once the prefix has expired", () => {
-  const at = (nowMs: number) => nextPing(RICH, { nowMs, pending: "tool" }, { profile: PROFILE })?.atMs;
+Deno.test("nextKeepAlive() is due at once when called late, and ends once the prefix has expired", () => {
+  const at = (nowMs: number) => nextKeepAlive(RICH, { nowMs, pending: "tool" }, { profile: PROFILE })?.atMs;
   assertEquals([0, 280, 290, 300, 301].map((second) => at(second * SECOND)), [
     ...[280, 280, 290, 300].map((second) => second * SECOND),
     undefined,
   ]);
 });
 
-Deno.test("nextPing() stays within 5 % of the conversation's cost without keep-alive", () => {
-  const pings = (without: number, idle: Omit<Idle, "nowMs">, more: Partial<ClockState> = {}) =>
-    pause({ ...RICH, without, ...more }, idle).length;
+Deno.test("nextKeepAlive() stays within 5 % of the conversation's cost without keep-alive", () => {
+  const pings = (baseline: number, idle: Omit<Idle, "nowMs">, more: Partial<ClockState> = {}) =>
+    pause({ ...RICH, baseline, ...more }, idle).length;
   // 5,000 are 5 % of 100,000.
-  assertEquals([99_999, 100_000, 199_999, 200_000].map((without) => pings(without, { pending: "tool" })), [
+  assertEquals([99_999, 100_000, 199_999, 200_000].map((baseline) => pings(baseline, { pending: "tool" })), [
     ...[0, 1, 1, 2],
   ]);
   const upgrade = { pending: "user", trial: GRANTED } as const;
-  assertEquals([219_999, 220_000].map((without) => pings(without, upgrade)), [0, 1]);
+  assertEquals([219_999, 220_000].map((baseline) => pings(baseline, upgrade)), [0, 1]);
   assertEquals(
-    [119_999, 120_000].map((without) => pings(without, upgrade, { spent: 9_000, credited: 8_000 })),
+    [119_999, 120_000].map((baseline) => pings(baseline, upgrade, { spent: 9_000, credited: 8_000 })),
     [0, 0],
   );
   assertEquals(pings(160_000, upgrade, { spent: 9_000, credited: 8_000 }), 1);
 });
 
-Deno.test("afterRequest() and afterPing() record a whole session: costs, credits and the baseline", () => {
+Deno.test("afterRequest() and afterKeepAlive() record a whole session: costs, credits and the baseline", () => {
   // 40,000 tokens written.
   let { clock } = request(NEW_CLOCK, { atMs: 0, promptTokens: 40_000, cachedTokens: 0, outputTokens: 1_000 });
-  assertEquals([clock.without, clock.credited], [55_000, 0]);
+  assertEquals([clock.baseline, clock.credited], [55_000, 0]);
   // 2,750 would cover no ping of 4,000.
-  assertEquals(nextPing(clock, { nowMs: 0, pending: "tool" }, { profile: PROFILE }), undefined);
+  assertEquals(nextKeepAlive(clock, { nowMs: 0, pending: "tool" }, { profile: PROFILE }), undefined);
   ({ clock } = request(clock, {
     ...{ atMs: MINUTE, promptTokens: 44_000, cachedTokens: 40_000, outputTokens: 2_000 },
     shared: 41_000,
   }));
   // 4,000 read, 5,000 written, 10,000 output.
-  assertEquals(clock.without, 74_000);
+  assertEquals(clock.baseline, 74_000);
   ({ clock } = request(clock, {
     atMs: 2 * MINUTE,
     promptTokens: 200_000,
     cachedTokens: 44_000,
     shared: 46_000,
   }));
-  assertEquals(clock.without, 74_000 + 4_400 + 195_000);
-  assertEquals(nextPing(clock, { nowMs: 3 * MINUTE, pending: "tool" }, { profile: PROFILE }), undefined);
+  assertEquals(clock.baseline, 74_000 + 4_400 + 195_000);
+  assertEquals(nextKeepAlive(clock, { nowMs: 3 * MINUTE, pending: "tool" }, { profile: PROFILE }), undefined);
   ({ clock } = request(clock, {
     atMs: 3 * MINUTE,
     promptTokens: 60_000,
@@ -157,8 +163,8 @@ Deno.test("afterRequest() and afterPing() record a whole session: costs, credits
     shared: 0,
     outputTokens: 500,
   }));
-  assertEquals(clock.without, 273_400 + 75_000 + 2_500);
-  const plan = nextPing(clock, { nowMs: 4 * MINUTE, pending: "tool" }, { profile: PROFILE });
+  assertEquals(clock.baseline, 273_400 + 75_000 + 2_500);
+  const plan = nextKeepAlive(clock, { nowMs: 4 * MINUTE, pending: "tool" }, { profile: PROFILE });
   assertEquals(plan, { type: "exact", atMs: 460 * SECOND, costUnits: 6_000, keepsMs: 280 * SECOND });
   const pinged = ping(clock, plan!);
   assertEquals([pinged.isWarm, pinged.clock.spent, pinged.clock.usedMs], [true, 6_000, 460 * SECOND]);
@@ -166,10 +172,10 @@ Deno.test("afterRequest() and afterPing() record a whole session: costs, credits
   const back = request(pinged.clock, {
     ...{ atMs: 579 * SECOND, promptTokens: 61_000, cachedTokens: 60_000, shared: 60_500 },
   });
-  assertEquals([back.retainedTokens, back.clock.pings], [60_000, 0]);
+  assertEquals([back.retainedTokens, back.clock.keepAliveRequests], [60_000, 0]);
   assertAlmostEquals(back.credit, 69_000);
   // Without keep-alive all of it would have been written.
-  assertAlmostEquals(back.clock.without, 350_900 + 76_250);
+  assertAlmostEquals(back.clock.baseline, 350_900 + 76_250);
   const cut = request(pinged.clock, {
     ...{ atMs: 579 * SECOND, promptTokens: 61_000, cachedTokens: 60_000, shared: 20_000 },
   });
@@ -178,7 +184,7 @@ Deno.test("afterRequest() and afterPing() record a whole session: costs, credits
   assertEquals([soon.retainedTokens, soon.credit], [0, 0]);
 });
 
-Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on it", () => {
+Deno.test("afterKeepAlive() gives an extended prefix an hour, and returns evidence on it", () => {
   const upgraded = ping(RICH, { type: "upgrade", atMs: 280 * SECOND });
   assertEquals(upgraded.upgrade, { of: "bill", isGood: true });
   assertEquals([upgraded.clock.hourTokens, upgraded.clock.isUpgraded], [51_000, true]);
@@ -215,7 +221,7 @@ Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on
   );
 });
 
-Deno.test("afterPing() doesn't extend a prefix that was billed for five minutes or not found", () => {
+Deno.test("afterKeepAlive() doesn't extend a prefix that was billed for five minutes or not found", () => {
   const usage = {
     promptTokens: 51_010,
     cachedTokens: 50_000,
@@ -223,7 +229,7 @@ Deno.test("afterPing() doesn't extend a prefix that was billed for five minutes 
     hourWriteTokens: 0,
     outputTokens: 0,
   };
-  const refused = afterPing(RICH, { type: "upgrade", atMs: 280 * SECOND, usage, costUnits: 6_260 });
+  const refused = afterKeepAlive(RICH, { type: "upgrade", atMs: 280 * SECOND, usage, costUnits: 6_260 });
   assertEquals([refused.upgrade, refused.clock.hourTokens], [{ of: "bill", isGood: false }, 0]);
   const trial = observeUpgrade(GRANTED, refused.upgrade!);
   assertEquals(pause({ ...refused.clock, usedMs: 0 }, { pending: "user", trial }), [
@@ -249,7 +255,7 @@ const SESSIONS = fc.array(
   { minLength: 1, maxLength: 25 },
 );
 
-Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without keep-alive, and state is plain data", () => {
+Deno.test("nextKeepAlive(): net costs never exceed 5 % of a session's cost without keep-alive, and state is plain data", () => {
   fc.assert(fc.property(SESSIONS, fc.boolean(), fc.boolean(), (calls, upgrades, grants) => {
     let clock = NEW_CLOCK;
     let trial: UpgradeTrial | undefined = upgrades ? UNTRIED : undefined;
@@ -274,12 +280,12 @@ Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without ke
       bare += promptCost(PROFILE, { promptTokens, cachedTokens: cold }) + 5 * outputTokens;
       clock = made.clock;
       if (trial && made.upgrade) trial = observeUpgrade(trial, made.upgrade);
-      assertAlmostEquals(clock.without, bare, 1e-3);
+      assertAlmostEquals(clock.baseline, bare, 1e-3);
       const endMs = nowMs + gapMs;
       for (;;) {
         const requested: Idle = { ...idle, nowMs, ...(trial && { trial }) };
-        const next = nextPing(clock, requested, { profile: PROFILE });
-        assertEquals(nextPing(JSON.parse(JSON.stringify(clock)), requested, { profile: PROFILE }), next);
+        const next = nextKeepAlive(clock, requested, { profile: PROFILE });
+        assertEquals(nextKeepAlive(JSON.parse(JSON.stringify(clock)), requested, { profile: PROFILE }), next);
         if (!next || next.atMs >= endMs) break;
         assert(next.atMs >= nowMs && next.atMs <= clock.usedMs + PROFILE.ttlMs);
         nowMs = next.atMs;
@@ -287,7 +293,7 @@ Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without ke
         if (next.type === "upgrade") trial = observeUpgrade(trial!, { of: "bill", isGood: grants });
         paid += next.costUnits;
         clock = { ...pinged.clock, spent: clock.spent + next.costUnits };
-        assert(clock.spent - clock.credited <= 0.05 * clock.without + 1e-6);
+        assert(clock.spent - clock.credited <= 0.05 * clock.baseline + 1e-6);
         assert(paid <= 1.05 * bare + 1e-3, `${paid} ${bare}`);
       }
       nowMs = endMs;

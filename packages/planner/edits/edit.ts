@@ -23,8 +23,8 @@ export interface DropEdit {
  * {@linkcode DropEdit} with a summary, or with a placeholder if there is none. The user's messages stay,
  * except those in `users`.
  */
-export interface SummariseEdit extends Omit<DropEdit, "type"> {
-  readonly type: "summarise";
+export interface SummarizeEdit extends Omit<DropEdit, "type"> {
+  readonly type: "summarize";
   readonly users?: readonly number[];
   /** Role of the text. Default: `assistant`. */
   readonly role?: "user";
@@ -57,7 +57,7 @@ export interface KeepEdit {
  * A record that changes the view of an append-only history. Edits stay until a later edit of the same place
  * replaces them. Positions are those of the history.
  */
-export type Edit = IngestEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
+export type Edit = IngestEdit | ElideEdit | DropEdit | SummarizeEdit | ShortenEdit | CompactEdit | KeepEdit;
 
 /** Expected tokens of a result's placeholder. */
 export const EXPECTED_LINE_TOKENS = 32;

@@ -72,11 +72,11 @@ export async function relieveWindow(
   const before = placedView(history, edits);
   const promptTokens = countRequestTokens(before, countTokens);
   const historyTokens = countRequestTokens(history, countTokens);
-  const summarise = historyTokens >= fullWindow.askFromTokens ? options.summarise : undefined;
+  const summarize = historyTokens >= fullWindow.askFromTokens ? options.summarize : undefined;
   const rung = chooseRung(history.messages, before, {
     ...options,
     promptTokens,
-    summarises: summarise !== undefined,
+    summarizes: summarize !== undefined,
   });
   const made: Edit[] = [];
   const warnings: string[] = [];
@@ -88,7 +88,7 @@ export async function relieveWindow(
       if (rung.stretch) {
         const summary = await makeSummary(rung.stretch, {
           ...options,
-          summarise,
+          summarize,
           sent: sentBefore(rung.stretch.end, options),
           next: history.messages[rung.stretch.end],
           minGainTokens: leastGain(promptTokens, options),
@@ -101,7 +101,7 @@ export async function relieveWindow(
           const why = summary.failure.replace(/\.$/, "");
           warnings.push(`Cannot summarize ${howMany(rung.stretch.evicted.length, "message")}: ${why}.`);
         }
-        if (summary.failure === undefined && summarise && after.failures > 0) {
+        if (summary.failure === undefined && summarize && after.failures > 0) {
           after = { ...after, failures: 0 };
         }
         warnings.push(...describeStretch(rung.stretch, summary.edit.role === undefined));
@@ -136,8 +136,8 @@ function leastGain(
 
 const FULL = "The window is full";
 
-function describeStretch({ evicted, userMessages }: Stretch, summarised: boolean): string[] {
-  const how = summarised ? "were summarized" : "were replaced by their archive reference";
+function describeStretch({ evicted, userMessages }: Stretch, summarized: boolean): string[] {
+  const how = summarized ? "were summarized" : "were replaced by their archive reference";
   return [
     `${FULL}: ${howMany(evicted.length - userMessages.length, "message")} of old turns ${how}.`,
     ...(userMessages.length > 0
@@ -152,7 +152,7 @@ function describeStretch({ evicted, userMessages }: Stretch, summarised: boolean
 
 function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): History {
   const { messages, places, tools } = warm.view;
-  const behind = places.findIndex((place) => place >= end);
+  const after = places.findIndex((place) => place >= end);
   let length = 0;
   let tokens = countRequestTokens({ messages: [], tools }, countTokens);
   for (const message of messages) {
@@ -160,18 +160,18 @@ function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): H
     if (tokens > warm.sharedTokens) break;
     length++;
   }
-  const sent = messages.slice(0, Math.max(length, behind < 0 ? messages.length : behind));
+  const sent = messages.slice(0, Math.max(length, after < 0 ? messages.length : after));
   return { messages: sent.slice(0, firstOpenCall(sent)), tools };
 }
 
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
-  { countTokens, windowTokens, promptTokens, summarises, mustFit = false, retained = new Set() }:
+  { countTokens, windowTokens, promptTokens, summarizes, mustFit = false, retained = new Set() }:
     & RelieveWindowOptions
     & {
       readonly promptTokens: number;
-      readonly summarises: boolean;
+      readonly summarizes: boolean;
     },
 ): Rung | undefined {
   const least = leastGain(promptTokens, { mustFit, windowTokens });
@@ -188,7 +188,7 @@ function chooseRung(
 
   const wonBy = (evicted: number, summaries: number) => {
     const won = evicted -
-      (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * evicted) : LINE_TOKENS + summaries);
+      (summarizes ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * evicted) : LINE_TOKENS + summaries);
     return won >= least ? won : 0;
   };
   const rung = (end: number, { short = false, users = [] as readonly number[] } = {}) => {

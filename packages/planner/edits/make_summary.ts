@@ -2,7 +2,7 @@ import { countRequestTokens, type CountTokens, type Message, type Usage } from "
 import { pairCalls, reasonOf, untilAborted } from "@tare/messages/internal";
 import type { Archive } from "@tare/prune";
 import { archiveWithLine } from "@tare/prune/internal";
-import type { SummariseEdit } from "./edit.ts";
+import type { SummarizeEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
 /** Request for a summary of old messages. */
@@ -23,7 +23,7 @@ export interface SummaryRequest {
 }
 
 /** Summarizes old messages by a model. A rejection or an empty text is a failure. */
-export type Summarise = (request: SummaryRequest) => Promise<{
+export type Summarize = (request: SummaryRequest) => Promise<{
   /** Empty if the model returned none. */
   readonly text: string;
   readonly usage: Usage;
@@ -50,12 +50,12 @@ export function findStretch(
     readonly retained?: ReadonlySet<number>;
   },
 ): Stretch {
-  const behind = places.findIndex((place) => place >= end);
+  const after = places.findIndex((place) => place >= end);
   const joined = new Set(users);
   const stretch: Message[] = [];
   const evicted: Message[] = [];
   const userMessages: Message[] = [];
-  for (const [at, message] of messages.slice(0, behind < 0 ? messages.length : behind).entries()) {
+  for (const [at, message] of messages.slice(0, after < 0 ? messages.length : after).entries()) {
     if (message.role === "system" || message.role === "developer") continue;
     const place = places[at] ?? -1;
     stretch.push(message);
@@ -70,7 +70,7 @@ export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progres
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   readonly recall?: boolean | undefined;
-  readonly summarise?: Summarise | undefined;
+  readonly summarize?: Summarize | undefined;
 }
 
 export interface MakeSummaryOptions
@@ -79,7 +79,7 @@ export interface MakeSummaryOptions
 }
 
 export interface MadeSummary {
-  readonly edit: SummariseEdit;
+  readonly edit: SummarizeEdit;
   readonly usage?: Usage;
   /** Reason for a missing summary, to follow "Cannot summarize". Absent: none was requested. */
   readonly failure?: string;
@@ -94,9 +94,9 @@ export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions)
   const { archive, countTokens, recall = false, minGainTokens } = options;
   const { end, users, evicted } = stretch;
   const { ref, line } = await archiveWithLine(evicted, { archive, purpose: "summarize", recall });
-  const edit = { type: "summarise", from: 0, to: end, ref, ...(users.length > 0 && { users }) } as const;
+  const edit = { type: "summarize", from: 0, to: end, ref, ...(users.length > 0 && { users }) } as const;
   const before = evicted.filter(isSummary).map(summaryText);
-  const silent: SummariseEdit = before.length === 0
+  const silent: SummarizeEdit = before.length === 0
     ? { ...edit, text: line, role: "user" }
     : { ...edit, text: [...before, line].join("\n\n") };
   const outcome = await ask(stretch, options);
@@ -118,9 +118,9 @@ function summaryText({ content }: Message): string {
 
 async function ask(
   { messages, userMessages }: Stretch,
-  { summarise, sent, next, windowTokens, signal, progress }: MakeSummaryOptions,
-): Promise<Partial<Awaited<ReturnType<Summarise>>> & Pick<MadeSummary, "failure">> {
-  if (!summarise) return {};
+  { summarize, sent, next, windowTokens, signal, progress }: MakeSummaryOptions,
+): Promise<Partial<Awaited<ReturnType<Summarize>>> & Pick<MadeSummary, "failure">> {
+  if (!summarize) return {};
   const request: SummaryRequest = {
     ...{ sent, messages, users: userMessages },
     ...(next && { next }),
@@ -129,7 +129,7 @@ async function ask(
     ...(progress && { progress }),
   };
   try {
-    const { text, usage } = await untilAborted(() => summarise(request), signal);
+    const { text, usage } = await untilAborted(() => summarize(request), signal);
     const trimmed = text.trim();
     return trimmed === "" ? { usage, failure: "the model returned no text" } : { usage, text: trimmed };
   } catch (error) {

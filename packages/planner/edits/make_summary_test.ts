@@ -24,7 +24,7 @@ async function made(
   const summary = await makeSummary(stretch, {
     countTokens: estimateTokens,
     archive: memoryArchive(),
-    summarise: () => Promise.resolve({ text: "I told two stories.", usage }),
+    summarize: () => Promise.resolve({ text: "I told two stories.", usage }),
     sent: { messages, tools: [] },
     minGainTokens: 200,
     ...changed,
@@ -53,11 +53,11 @@ Deno.test("makeSummary() replaces answers by a summary, and returns its usage", 
 
 Deno.test("makeSummary() includes the user's messages, and separates them in the request", async () => {
   const requests: SummaryRequest[] = [];
-  const summarise = (request: SummaryRequest) => {
+  const summarize = (request: SummaryRequest) => {
     requests.push(request);
     return Promise.resolve({ text: "Two stories were asked for and told.", usage });
   };
-  const { visible } = await made({ summarise, next: messages[5]! }, { users: [3] });
+  const { visible } = await made({ summarize, next: messages[5]! }, { users: [3] });
   assertEquals(visible, [
     "system: Be brief.",
     "user: Tell one.",
@@ -74,7 +74,7 @@ Deno.test("makeSummary() includes the user's messages, and separates them in the
 
 Deno.test("makeSummary() returns a placeholder and the reason if there is no summary", async () => {
   const line = /^user: \[elided: 2 messages, \d+ bytes; recall with ref [0-9a-f]{16}\]$/;
-  const answers: [MakeSummaryOptions["summarise"], string | undefined, number | undefined][] = [
+  const answers: [MakeSummaryOptions["summarize"], string | undefined, number | undefined][] = [
     [undefined, undefined, undefined],
     [() => Promise.reject(new Error("no credit")), "no credit", undefined],
     [() => Promise.resolve({ text: " ", usage }), "the model returned no text", 2_000],
@@ -84,8 +84,8 @@ Deno.test("makeSummary() returns a placeholder and the reason if there is no sum
       2_000,
     ],
   ];
-  for (const [summarise, failure, paid] of answers) {
-    const summary = await made({ summarise, recall: true });
+  for (const [summarize, failure, paid] of answers) {
+    const summary = await made({ summarize, recall: true });
     assertEquals([summary.failure, summary.usage?.promptTokens], [failure, paid]);
     assertMatch(summary.visible[3] ?? "", line);
   }
@@ -97,11 +97,11 @@ Deno.test("makeSummary() keeps an earlier summary if a later one fails, with one
   const { edit } = await makeSummary(stretch, {
     countTokens: estimateTokens,
     archive,
-    summarise: () => Promise.resolve({ text: "I told a story.", usage }),
+    summarize: () => Promise.resolve({ text: "I told a story.", usage }),
     sent: { messages, tools: [] },
     minGainTokens: 200,
   });
-  const later = await made({ archive, summarise: undefined }, { edits: [edit] });
+  const later = await made({ archive, summarize: undefined }, { edits: [edit] });
   assertMatch(later.edit.text, /^I told a story\.\n\n\[elided: 2 messages, \d+ bytes; ref [0-9a-f]{16}\]$/);
   assertEquals(later.visible.length, 5);
   // The messages of the first summary can be found from there.
@@ -109,11 +109,11 @@ Deno.test("makeSummary() keeps an earlier summary if a later one fails, with one
 });
 
 Deno.test("makeSummary() rejects with its signal, unless that was a timeout, and without an archive", async () => {
-  const summarise = () => new Promise<never>(() => {});
+  const summarize = () => new Promise<never>(() => {});
   const cancelled = new Error("cancelled");
-  await assertRejects(() => made({ summarise, signal: AbortSignal.abort(cancelled) }), Error, "cancelled");
+  await assertRejects(() => made({ summarize, signal: AbortSignal.abort(cancelled) }), Error, "cancelled");
   const late = new DOMException("too late", "TimeoutError");
-  assertEquals((await made({ summarise, signal: AbortSignal.abort(late) })).failure, "too late");
+  assertEquals((await made({ summarize, signal: AbortSignal.abort(late) })).failure, "too late");
   const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   await assertRejects(
     () => made({ archive }),

@@ -33,15 +33,15 @@ export function restore(
   request: RewriteRequest,
   { countTokens, restores }: Pick<FlatSessionOptions, "countTokens"> & { readonly restores: boolean },
 ): Restored {
-  const before = known.look(request);
-  const { size, scale, promptTokens, alone, situation: { windowTokens } } = before;
-  if (scaled(scale, alone.ownTokens) <= windowTokens) known.refuteCompaction();
+  const before = known.inspection(request);
+  const { size, scale, promptTokens, baseline, situation: { windowTokens } } = before;
+  if (scaled(scale, baseline.ownTokens) <= windowTokens) known.refuteCompaction();
   const replyTokens = Math.min(request.replyTokens ?? Infinity, REPLY_SHARE * windowTokens);
   const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
     Math.max(scale.perToken, size.tokens / promptTokens);
   const edits = restores ? unrestored(request, { room, countTokens }) : request.edits;
-  const look = edits === request.edits ? before : known.look({ ...request, edits });
-  const plan = planAsItIs({ ...look, evicted: [] }, { ...request, edits }, { countTokens });
+  const inspection = edits === request.edits ? before : known.inspection({ ...request, edits });
+  const plan = planAsItIs({ ...inspection, evicted: [] }, { ...request, edits }, { countTokens });
   const { view: { messages, tools, places }, predicted, stable, saved } = plan;
   return {
     view: {

@@ -14,8 +14,8 @@ import type { Removal } from "../retention/retention.ts";
 import { decide, type Decided, type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import {
   type Done,
-  type Look,
-  type LookRequest,
+  type InspectionRequest,
+  type InspectionResult,
   type Plan,
   planOf,
   type RewriteRequest,
@@ -40,16 +40,16 @@ import {
 } from "./edit.ts";
 
 export interface RewriteOptions
-  extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
+  extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarize"> {
   readonly windowTokens: number;
-  readonly look: (request: LookRequest) => Look;
+  readonly inspect: (request: InspectionRequest) => InspectionResult;
   readonly relievesWindow: boolean;
   /** Returns the edits with references to evicted sources expanded. */
   readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
 }
 
 export function rewrite(
-  first: Look & Decided,
+  first: InspectionResult & Decided,
   request: RewriteRequest,
   options: RewriteOptions,
 ): Promise<Plan> {
@@ -63,8 +63,8 @@ export function rewrite(
 class Rewriting {
   readonly #request: RewriteRequest;
   readonly #options: RewriteOptions;
-  readonly #first: Look & Decided;
-  #prompt: Look & Decided;
+  readonly #first: InspectionResult & Decided;
+  #prompt: InspectionResult & Decided;
   #edits: readonly Edit[];
   #pins: readonly Pin[];
   readonly #made: Edit[] = [];
@@ -79,7 +79,7 @@ class Rewriting {
   #emptiedTokens: number | undefined;
   #failed = false;
 
-  constructor(first: Look & Decided, request: RewriteRequest, options: RewriteOptions) {
+  constructor(first: InspectionResult & Decided, request: RewriteRequest, options: RewriteOptions) {
     this.#request = request;
     this.#options = options;
     this.#edits = request.edits;
@@ -94,7 +94,7 @@ class Rewriting {
     const wasFull = this.#isFull();
     if (wasFull && this.#emptiedTokens !== undefined) {
       this.#emptiedTokens = undefined;
-      this.#lookAgain();
+      this.#inspectAgain();
     }
     let made: number;
     let promptTokens: number;
@@ -131,14 +131,14 @@ class Rewriting {
   async #evictRetained(held: readonly Pin[]): Promise<void> {
     const { messages: history } = this.#request;
     this.#pins = this.#pins.filter((pin) => !held.includes(pin));
-    this.#lookAgain();
+    this.#inspectAgain();
     await this.#settle();
     const { layout } = this.#prompt;
     const over = held.filter(({ place }) => layout.find(place)?.message !== history[place]);
     this.#ended.push(...over);
     this.#warnings.push(...over.map(describeEvictedPin));
     this.#pins = [...this.#pins, ...held.filter((pin) => !over.includes(pin))];
-    this.#lookAgain();
+    this.#inspectAgain();
     await this.#settle();
   }
 
@@ -156,14 +156,14 @@ class Rewriting {
         this.#decision = decision;
         this.#refetches += evicted.reduce((sum, { loss }) => sum + loss, 0);
       }
-      this.#lookAgain();
+      this.#inspectAgain();
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
   }
 
   /** Evicts more from a window that is still full. */
   async #makeSpace(mustFit = false): Promise<void> {
-    const { countTokens, archive, windowTokens, summarise } = this.#options;
+    const { countTokens, archive, windowTokens, summarize } = this.#options;
     const { messages: history, edits, recall, signal, progress } = this.#request;
     while (this.#overflows()) {
       const { promptTokens, situation } = this.#prompt;
@@ -175,7 +175,7 @@ class Rewriting {
         recall,
         windowTokens: Math.round(windowTokens * promptTokens / situation.windowUse),
         mustFit,
-        summarise,
+        summarize,
         signal,
         progress,
         fullWindow: this.#fullWindow,
@@ -194,7 +194,7 @@ class Rewriting {
       const { layout } = this.#prompt;
       const visible = [...stays].filter((at) => !layout.hasLeft(at));
       this.#edits = withRelief(this.#edits, relief.edits, new Set(visible));
-      this.#lookAgain();
+      this.#inspectAgain();
       await this.#rewrite();
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
@@ -228,7 +228,7 @@ class Rewriting {
         }
       }
       this.#isBought = true;
-      this.#lookAgain();
+      this.#inspectAgain();
       if (old.length === 0 && this.#prompt.promptTokens >= promptTokens) return;
     }
   }
@@ -249,7 +249,7 @@ class Rewriting {
     this.#warnings.push(
       `The window is full: the oldest ${evicted.length} steps of the active turn were evicted.`,
     );
-    this.#lookAgain();
+    this.#inspectAgain();
   }
 
   #endPins(gone: ReadonlySet<number>): void {
@@ -282,7 +282,7 @@ class Rewriting {
       this.#made.push(...this.#edits.filter((edit) => edit.type === "keep" && !before.includes(edit)));
       this.#requested.push(...pins);
     }
-    this.#lookAgain();
+    this.#inspectAgain();
     await this.#rewrite();
   }
 
@@ -302,21 +302,21 @@ class Rewriting {
     }
   }
 
-  #look(): Look & Decided {
-    const look = this.#options.look({
+  #inspect(): InspectionResult & Decided {
+    const inspect = this.#options.inspect({
       ...this.#request,
       pins: this.#pins,
       edits: this.#edits,
       emptiedTokens: this.#emptiedTokens,
     });
-    return { ...look, ...decide(look.situation) };
+    return { ...inspect, ...decide(inspect.situation) };
   }
 
-  #lookAgain(): void {
+  #inspectAgain(): void {
     const edits = this.#options.writeOut(this.#edits);
     this.#made.push(...edits.slice(this.#edits.length));
     this.#edits = edits;
-    this.#prompt = this.#look();
+    this.#prompt = this.#inspect();
   }
 
   #reportFull(isFull: boolean): void {
@@ -378,7 +378,7 @@ function describeRewrite(
   const removed = [
     ...(old > 0 ? [howMany(old, "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
-    ...(of("summarise") > 0 ? ["old turns, summarized"] : []),
+    ...(of("summarize") > 0 ? ["old turns, summarized"] : []),
     ...(of("shorten") > 0 ? [`the middle of ${howMany(of("shorten"), "text")} of the user`] : []),
     ...(of("compact") > 0 ? [`the descriptions of ${howMany(of("compact"), "tool")}`] : []),
     ...(gone.length > 0 ? [`${placesOf(gone)} as requested`] : []),
@@ -401,14 +401,14 @@ function placesOf(pins: readonly Pin[]): string {
 function reasonOf(decision: Decision | undefined): string {
   if (decision?.cause === "requested") return "requested";
   if (decision?.cause !== "price") return "the window is nearly full";
-  const { tokens, carryingCost, price, alive, brokenTokens } = decision;
+  const { tokens, carryingCost, rewriteCost, cacheHitProbability, brokenTokens } = decision;
   const numbers = `${Math.round(tokens)} tokens evicted, ${
     Math.round(brokenTokens)
   } cached tokens read again`;
-  return price <= 0
-    ? `free now: ${numbers}, cache hit probability ${alive.toFixed(2)}`
+  return rewriteCost <= 0
+    ? `free now: ${numbers}, cache hit probability ${cacheHitProbability.toFixed(2)}`
     : `the carrying cost of ${Math.round(carryingCost)} has paid the rewrite cost of ${
-      Math.round(price)
+      Math.round(rewriteCost)
     }: ${numbers}`;
 }
 
@@ -525,7 +525,7 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   const elided = new Set(made.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
   const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const retained = edits.filter((edit) => {
-    if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
+    if (edit.type === "compact" || edit.type === "summarize" || edit.type === "keep") return true;
     // References of hidden results still record when their sources were used.
     if (edit.type === "ingest") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
@@ -553,14 +553,14 @@ function withRetained(edits: readonly Edit[], { retained, steps }: PinnedPlaces)
 }
 
 const covers = (at: number) => (edit: Edit) =>
-  (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
+  (edit.type === "drop" || edit.type === "summarize") && edit.from <= at && at < edit.to;
 
 function withRelief(
   edits: readonly Edit[],
   made: readonly Edit[],
   visible: ReadonlySet<number>,
 ): readonly Edit[] {
-  const end = Math.max(0, ...made.flatMap((edit) => edit.type === "summarise" ? [edit.to] : []));
+  const end = Math.max(0, ...made.flatMap((edit) => edit.type === "summarize" ? [edit.to] : []));
   const after = withoutRetained([...edits, ...made], (at) => at < end && !visible.has(at));
   return withRetained(after, { retained: new Set(), steps: visible });
 }

@@ -18,7 +18,7 @@ import {
   type Edit,
   type ElideEdit,
   type ShortenEdit,
-  type SummariseEdit,
+  type SummarizeEdit,
   textAt,
 } from "./edit.ts";
 import { Rereads } from "./rereads.ts";
@@ -54,7 +54,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
     applyElisions(withIngested(history, edits, elisions), elisions),
     edits.filter((edit) => edit.type === "shorten"),
   );
-  const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "summarise");
+  const stretches = edits.filter((edit) => edit.type === "drop" || edit.type === "summarize");
   if (stretches.length === 0) return { messages: elided, places: elided.map((_, index) => index), elided };
   const retained = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const gone = new Set<number>();
@@ -66,7 +66,7 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
         `Cannot ${type} messages ${from} to ${to}: the history has ${history.length} messages.`,
       );
     }
-    const users = new Set(edit.type === "summarise" ? edit.users : []);
+    const users = new Set(edit.type === "summarize" ? edit.users : []);
     for (let index = from; index < to; index++) {
       if ((evicts(history[index], edit) || users.has(index)) && !retained.has(index)) gone.add(index);
       lineBefore.delete(index + 1);
@@ -189,19 +189,19 @@ function shorten(message: Message, edit: ShortenEdit): Message {
   return visible;
 }
 
-function evicts(message: Message | undefined, { type }: DropEdit | SummariseEdit): boolean {
+function evicts(message: Message | undefined, { type }: DropEdit | SummarizeEdit): boolean {
   if (message?.role === "system" || message?.role === "developer") return false;
   return type === "drop" || message?.role !== "user";
 }
 
 const lines = new WeakMap<Edit, Message>();
 
-function lineOf(edit: DropEdit | SummariseEdit): Message {
+function lineOf(edit: DropEdit | SummarizeEdit): Message {
   const known = lines.get(edit);
   if (known) return known;
   // A summary is the model's own text; a model that reads bare placeholders as its own would learn to write
   // them.
-  const role = edit.type === "summarise" ? edit.role ?? "assistant" : "user";
+  const role = edit.type === "summarize" ? edit.role ?? "assistant" : "user";
   const line: Message = { role, content: edit.text };
   lines.set(edit, line);
   return line;

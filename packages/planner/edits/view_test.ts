@@ -57,7 +57,7 @@ Deno.test("placedView() shows one line for dropped messages, after the remaining
 });
 
 Deno.test("placedView() keeps the user messages of summarized turns before the summary", () => {
-  assertEquals(see({ type: "summarise", from: 1, to: 6, ref: "r", text: "I read it." }), [
+  assertEquals(see({ type: "summarize", from: 1, to: 6, ref: "r", text: "I read it." }), [
     messages[0],
     messages[1],
     messages[4],
@@ -69,10 +69,10 @@ Deno.test("placedView() keeps the user messages of summarized turns before the s
 Deno.test("placedView() replaces the lines of ranges that a later range covers, and keeps others", () => {
   const first: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[one]" };
   const covering: Edit = { type: "drop", from: 1, to: 6, ref: "r", text: "[two]" };
-  const behind: Edit = { type: "drop", from: 3, to: 6, ref: "r", text: "[three]" };
+  const after: Edit = { type: "drop", from: 3, to: 6, ref: "r", text: "[three]" };
   const texts = (...edits: readonly Edit[]) => see(...edits).map(({ content }) => content);
   assertEquals(texts(first, covering), ["Be brief.", "Note.", "[two]", "Thanks."]);
-  assertEquals(texts(first, behind), ["Be brief.", "[one]", "Note.", "[three]", "Thanks."]);
+  assertEquals(texts(first, after), ["Be brief.", "[one]", "Note.", "[three]", "Thanks."]);
 });
 
 Deno.test("placedView() throws if a range is not in the history", () => {

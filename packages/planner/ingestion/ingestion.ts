@@ -2,7 +2,7 @@ import type { Message, Rewrite, ToolCall, ToolMessage } from "@tare/messages";
 import { CallPairing, hashPiece, meantCall, reasonOf } from "@tare/messages/internal";
 import { applyElisions, RECALL_TOOL, truncateResults } from "@tare/prune";
 import { archiveText, parsePlaceholder, reportsError, resultText, traitsOf } from "@tare/prune/internal";
-import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
+import type { DropEdit, Edit, ElideEdit, SummarizeEdit } from "../edits/edit.ts";
 import { lastIngestEdits, standsForAll } from "../edits/view.ts";
 import { allAtOnce, type FlatSessionOptions } from "../prompt_session.ts";
 import { howMany } from "../rule/decide.ts";
@@ -353,10 +353,10 @@ export class Ingestion {
     if (block.length === 0) return undefined;
     const { first, last } = quotesOf(block, { from: 0, to: block.length });
     const places = this.#places.get(as) ?? [];
-    for (let at = places.length - 1, looked = 0; at >= 0 && looked < KNOWN_PLACES; at--) {
+    for (let at = places.length - 1, inspected = 0; at >= 0 && inspected < KNOWN_PLACES; at--) {
       const place = places[at]!;
       if (place >= below || !isAbove(place)) continue;
-      looked++;
+      inspected++;
       for (const { as: name, lines } of this.#passagesOf(place)) {
         if (name !== as) continue;
         for (let at = 0; at + block.length <= lines.length; at++) {
@@ -455,7 +455,7 @@ class HiddenBy {
   #edits: readonly Edit[] = [];
   #elided = new Set<number>();
   #retained = new Set<number>();
-  #stretches: (DropEdit | SummariseEdit)[] = [];
+  #stretches: (DropEdit | SummarizeEdit)[] = [];
   #cut = new Map<number, string>();
 
   follow(edits: readonly Edit[]): void {
@@ -484,7 +484,7 @@ class HiddenBy {
     if (edit.type === "elide" && standsForAll(edit)) this.#elided.add(edit.index);
     else if (edit.type === "elide") this.#cut.set(edit.index, edit.text);
     if (edit.type === "keep") this.#retained.add(edit.index);
-    if (edit.type === "drop" || edit.type === "summarise") this.#stretches.push(edit);
+    if (edit.type === "drop" || edit.type === "summarize") this.#stretches.push(edit);
   }
 }
 

@@ -32,8 +32,8 @@ export function findClientChange(
   // Messages may be appended; an added or removed tool changes everything after it.
   const tool = firstOther(before.tools, now.tools) ?? (least === most ? undefined : least);
   if (tool !== undefined) {
-    const behind = now.tools.slice(tool).reduce((sum, one) => sum + countToolTokens(one, countTokens), 0);
-    return { ...changeOfTools(before.tools, now.tools, tool), tokens: behind + tokensOf(now.messages) };
+    const after = now.tools.slice(tool).reduce((sum, one) => sum + countToolTokens(one, countTokens), 0);
+    return { ...changeOfTools(before.tools, now.tools, tool), tokens: after + tokensOf(now.messages) };
   }
   const place = firstOther(before.messages, now.messages);
   const [one, other] = [before.messages[place ?? -1], now.messages[place ?? -1]];

@@ -68,14 +68,14 @@ export interface LedgerEntry {
    * Usage of the baseline: equal if nothing was evicted; only the rest of the reply if the call only follows
    * a recall.
    */
-  readonly without: Usage;
+  readonly baseline: Usage;
   /** The baseline's compaction before the call if the conversation exceeds the window. Absent: none. */
-  readonly withoutCompaction?: Usage;
+  readonly baselineCompaction?: Usage;
   /** Cost of both baseline prompts. */
   readonly baselineCostUnits: number;
   /** Cost of resending everything. Absent: it exceeds the window. */
   readonly resendCostUnits?: number;
-  /** Plan of a dry run. Absent: it is none. */
+  /** Plan of a dry run. Absent: requests are edited. */
   readonly projected?: {
     readonly promptTokens: number;
     readonly cachedTokens: number;
@@ -92,7 +92,7 @@ export interface LedgerEntry {
     readonly retainedTokens: number;
     /** Saving by them, part of `LedgerEntry.baselineCostUnits`. */
     readonly creditCostUnits: number;
-    /** Evidence on the extended keep-alive before, for `observeUpgrade()`. */
+    /** Evidence on the previous extended keep-alive, for `observeUpgrade()`. */
     readonly upgrade?: UpgradeOutcome;
   };
   /**
@@ -109,7 +109,7 @@ export interface LedgerEntry {
      */
     readonly cause: "price" | "window" | "requested" | "wait" | "loss_limit" | "stopped";
     /** Cache hit probability. */
-    readonly alive: number;
+    readonly cacheHitProbability: number;
     /** Tokens by which the prompt shrinks (ΔT). */
     readonly tokens: number;
     /** Tokens after the cut that the cache would have served (S, and the cached part of ΔT). */
@@ -117,23 +117,26 @@ export interface LedgerEntry {
     /** Carrying cost so far. */
     readonly carryingCost: number;
     /** Rewrite cost of this call; negative for a saving. */
-    readonly price: number;
+    readonly rewriteCost: number;
   };
 }
 
 /** A successful keep-alive request. */
-export interface PingSent {
+export interface SentKeepAlive {
   readonly type: "exact" | "upgrade";
   readonly atMs: number;
   readonly usage: Usage;
 }
 
 /** Cost and effect of a keep-alive request. */
-export interface PingEntry extends PingSent {
+export interface KeepAliveEntry extends SentKeepAlive {
   readonly costUnits: number;
   readonly isWarm: boolean;
   readonly savedCostUnits: number;
-  /** Evidence on extended keep-alive, for `observeUpgrade()`. Absent: it was none, or the prefix was gone. */
+  /**
+   * Evidence on extended keep-alive, for `observeUpgrade()`. Absent: it wasn't extended, or the prefix was
+   * gone.
+   */
   readonly upgrade?: UpgradeOutcome;
 }
 

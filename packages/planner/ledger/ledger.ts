@@ -9,6 +9,7 @@ import {
 import { countMessageTokens } from "@tare/messages/internal";
 import {
   type BaselinePrompt,
+  baselineShared,
   type CacheChange,
   type CacheLifetimeRecord,
   cacheStateOf,
@@ -23,7 +24,6 @@ import {
   servedOf,
   servedTokens,
   servesMost,
-  sharedAlone,
   sharedTokens,
   timeToLive,
 } from "../cache/prefix.ts";
@@ -37,16 +37,16 @@ import {
   type TokenScale,
   tokenScale,
 } from "../cache/prompt_size.ts";
-import { afterPing, afterRequest, type ClockState, NEW_CLOCK } from "../clock/clock.ts";
+import { afterKeepAlive, afterRequest, type ClockState, NEW_CLOCK } from "../clock/clock.ts";
 import type { CompactionHabit } from "../agents.ts";
-import { listPrice, type Price, type Profile, recogniseProfile } from "../providers.ts";
+import { listPrice, type Price, type Profile, recognizeProfile } from "../providers.ts";
 import type {
   Decision,
+  KeepAliveEntry,
   LedgerEntry,
-  PingEntry,
-  PingSent,
   ProjectedCall,
   PromptShares,
+  SentKeepAlive,
   UncachedTokens,
 } from "./entry.ts";
 
@@ -74,7 +74,7 @@ export interface PlannerState {
   readonly doubted?: boolean;
   readonly paid: number;
   readonly resend: number;
-  readonly without: number;
+  readonly baseline: number;
   readonly clock: ClockState;
   /** Tokens that a cold cache would have evicted from the newest prompt, as the provider counts. */
   readonly waitingTokens: number;
@@ -85,7 +85,7 @@ export interface PlannerState {
   readonly forked?: boolean;
   /** Place of the last rewrite: this session, its parent before the fork, or none. */
   readonly rewritten: "here" | "before_fork" | "never";
-  readonly recognised?: string;
+  readonly recognized?: string;
   /** Consecutive calls without cache reads that should have had some. */
   readonly unreadCalls: number;
 }
@@ -122,7 +122,7 @@ export const NEW_SESSION: PlannerState = {
   windows: {},
   paid: 0,
   resend: 0,
-  without: 0,
+  baseline: 0,
   clock: NEW_CLOCK,
   waitingTokens: 0,
   compacted: NOT_COMPACTED,
@@ -161,8 +161,8 @@ export function forkAccount(account: PlannerState, length: number): PlannerState
     sent: sent.map((one) => ({ ...one, isWhole: true })),
     paid: 0,
     resend: 0,
-    without: 0,
-    clock: { ...clock, pings: 0, spent: 0, credited: 0, without: 0 },
+    baseline: 0,
+    clock: { ...clock, keepAliveRequests: 0, spent: 0, credited: 0, baseline: 0 },
     compacted: compacted.messages > length ? NOT_COMPACTED : inherited,
     stopped: false,
   };
@@ -183,7 +183,7 @@ export interface RecordedPlan {
   readonly view: { readonly tools: readonly ToolDefinition[] };
   readonly promptTokens: number;
   readonly kinds: ByKind;
-  readonly alone: AloneRequest;
+  readonly baseline: BaselineRequest;
   /** Whether the baseline request was sent. */
   readonly isWhole: boolean;
   readonly shares: PromptShares;
@@ -210,7 +210,7 @@ export interface BookCallOptions {
   readonly lossLimit: number;
   readonly windowTokens: number;
   readonly habit: CompactionHabit;
-  readonly observes: boolean;
+  readonly dryRun: boolean;
 }
 
 export function bookCall(
@@ -227,15 +227,16 @@ export function bookCall(
     lossLimit,
     windowTokens,
     habit,
-    observes,
+    dryRun,
   }: BookCallOptions,
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
-  const { request, alone } = plan;
+  const { request, baseline } = plan;
   const { nowMs, model } = request;
   const { cacheLifetime } = before;
-  const aliveBy = (sent: SentRequest) => cacheStateOf(sent, { profile, cacheLifetime, nowMs }).alive;
+  const hitProbabilityBy = (sent: SentRequest) =>
+    cacheStateOf(sent, { profile, cacheLifetime, nowMs }).cacheHitProbability;
   const visible = { tools: plan.view.tools, countTokens };
-  const promptTokens = observes ? alone.ownTokens : plan.promptTokens;
+  const promptTokens = dryRun ? baseline.ownTokens : plan.promptTokens;
   const last = before.sent[0];
   const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
@@ -245,9 +246,15 @@ export function bookCall(
     ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
-  const own = { tools: alone.tools, ownTokens: alone.ownTokens, countTokens, scale };
-  const { providerTokens, ...known } = observes
-    ? predictAlone(alone, { sent: before.sent, countTokens, nowMs, scale, aliveOf: aliveBy })
+  const own = { tools: baseline.tools, ownTokens: baseline.ownTokens, countTokens, scale };
+  const { providerTokens, ...known } = dryRun
+    ? predictBaseline(baseline, {
+      sent: before.sent,
+      countTokens,
+      nowMs,
+      scale,
+      hitProbabilityOf: hitProbabilityBy,
+    })
     : plan.predicted;
   const predicted: Prediction = heldTokens !== undefined
     ? { ...known, sharedTokens: heldTokens }
@@ -258,43 +265,52 @@ export function bookCall(
   const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
   const actual: Usage = reported ?? {
     promptTokens: prompt,
-    cachedTokens: predicted.alive < 0.5 ? 0 : expected,
+    cachedTokens: predicted.cacheHitProbability < 0.5 ? 0 : expected,
     outputTokens: usage?.outputTokens ?? 0,
     estimated: true,
   };
   const read = once ?? actual;
   const readable = servedOf(cachingProfile, scale, { promptTokens: prompt, ...predicted });
   // After a rewrite at the very start only the estimate is left.
-  const served = expected > 0 ? read.cachedTokens / expected : predicted.alive;
+  const served = expected > 0 ? read.cachedTokens / expected : predicted.cacheHitProbability;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
-  const lastTokens = observes ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
-  const lastShared = !last ? 0 : observes ? sharedAlone(last, own).sharedTokens : sharedTokens(last, visible);
+  const lastTokens = dryRun ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
+  const lastShared = !last
+    ? 0
+    : dryRun
+    ? baselineShared(last, own).sharedTokens
+    : sharedTokens(last, visible);
   const isEvidence = late || lastShared >= lastTokens;
-  const alive = served >= SERVED_SHARE ? 1 : isEvidence ? served : predicted.alive;
-  const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
+  const cacheHitProbability = served >= SERVED_SHARE
+    ? 1
+    : isEvidence
+    ? served
+    : predicted.cacheHitProbability;
+  const hitProbabilityOf = (sent: SentRequest) =>
+    nowMs - lastUseMs(sent) === predicted.idleMs ? cacheHitProbability : hitProbabilityBy(sent);
   // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
-  const baseline = baselineOf(before.sent, alone, {
+  const baselineSize = baselineSizeOf(before.sent, baseline, {
     ...{ scale, countedTokens: promptTokens },
     promptTokens: read.promptTokens,
   });
-  const aloneCall = callAlone(before.compacted, alone, {
-    ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
+  const baselineCall = baselineCallOf(before.compacted, baseline, {
+    ...{ profile, scale, windowTokens, habit, countTokens, nowMs, hitProbabilityOf },
     sent: before.sent,
     usage: read,
-    baselineTokens: baseline.providerTokens,
+    baselineTokens: baselineSize.providerTokens,
     countedTokens: promptTokens,
-    alive: served >= SERVED_SHARE ? 1 : served,
+    cacheHitProbability: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
-  const resent = observes ? actual : aloneCall.resend;
+  const resent = dryRun ? actual : baselineCall.resend;
   // Without reports and a known cache nothing is claimed.
   const isUnreported = !reported && profile.name === "none";
-  const taken: AloneCall = isUnreported
+  const taken: BaselineCall = isUnreported
     ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
-    : isSame || observes
+    : isSame || dryRun
     ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
-    : aloneCall;
+    : baselineCall;
   const nextClock = afterRequest(before.clock, {
     atMs: nowMs,
     usage: read,
@@ -306,41 +322,41 @@ export function bookCall(
     costUnits: cost + outputPrice(profile, model) * actual.outputTokens,
   }, profile);
   const { retainedTokens, credit, upgrade, clock } = nextClock;
-  const projected = observes
-    ? project(plan, { actual, isSame, profile, scale, alive, predicted })
+  const projected = dryRun
+    ? project(plan, { actual, isSame, profile, scale, cacheHitProbability, predicted })
     : undefined;
-  const outputTokens = Math.max(0, actual.outputTokens - (alone.isDetour ? before.outputTokens : 0));
+  const outputTokens = Math.max(0, actual.outputTokens - (baseline.isDetour ? before.outputTokens : 0));
   const { compaction } = taken;
-  const alonePrompt = retainedTokens === 0 ? taken.usage : cooled(
+  const baselinePrompt = retainedTokens === 0 ? taken.usage : cooled(
     taken.usage,
-    isSame || observes || !last ? retainedTokens : providerShared(sharedAlone(last, own), scale),
+    isSame || dryRun || !last ? retainedTokens : providerShared(baselineShared(last, own), scale),
   );
-  const alike = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
+  const alike = promptCost(profile, baselinePrompt) + (compaction ? promptCost(profile, compaction) : 0);
   const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
   const refuted = taken.refutes ? Math.max(0, before.compacted.extraCostUnits ?? 0) : 0;
-  const isInherited = before.rewritten === "before_fork" && !alone.isDetour && !observes;
-  const withoutCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
+  const isInherited = before.rewritten === "before_fork" && !baseline.isDetour && !dryRun;
+  const baselineCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
   // Estimates don't decide whether rewriting pays.
   const planned = projected ? projected.costUnits - projected.refetchCostUnits : cost;
   const paid = before.paid + planned;
-  const without = before.without + withoutCost;
+  const baselineTotal = before.baseline + baselineCost;
   const resendCost = resendCostOf(before, promptCost(profile, taken.resend), planned);
   const resend = before.resend + (projected && isSame ? planned : resendCost);
-  const recognised = recogniseProfile(actual, profile) ?? before.recognised;
+  const recognized = recognizeProfile(actual, profile) ?? before.recognized;
   const idleSince: Record<string, number> = {};
   for (const { parts } of plan.pending) {
     for (const { name } of parts) idleSince[name] = before.idleSince[name] ?? before.carried;
   }
-  const ownTools = hashEach(alone.tools);
+  const ownTools = hashEach(baseline.tools);
   const now: SentRequest = {
     tools: hashEach(visible.tools),
     messageTokens,
     promptTokens: plan.promptTokens,
     isWhole: plan.isWhole,
-    ownTokens: alone.ownTokens,
-    wholeTokens: alone.wholeTokens,
+    ownTokens: baseline.ownTokens,
+    wholeTokens: baseline.wholeTokens,
     ownTools,
-    ...(isCounted && { baseline }),
+    ...(isCounted && { baseline: baselineSize }),
     atMs: nowMs,
     model,
   };
@@ -350,7 +366,7 @@ export function bookCall(
     sent: [
       now,
       ...before.sent.flatMap((other) => {
-        if (findChange(other, alone) !== "none") return [other];
+        if (findChange(other, baseline) !== "none") return [other];
         return other.forAnHour && clock.hourTokens > 0 ? [{ ...other, usedMs: nowMs }] : [];
       }),
     ].slice(0, REMEMBERED_REQUESTS),
@@ -370,14 +386,14 @@ export function bookCall(
     ...(before.doubted && !reported && { doubted: true }),
     paid,
     resend,
-    without,
+    baseline: baselineTotal,
     clock,
-    waitingTokens: observes ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
+    waitingTokens: dryRun ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraCostUnits: extra },
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
-    ...(recognised && { recognised }),
+    ...(recognized && { recognized }),
     unreadCalls: unreadAfter(before, {
       usage: isCounted ? once : undefined,
       readable,
@@ -391,7 +407,7 @@ export function bookCall(
     shares: plan.shares,
     uncached: explainUncached({
       uncachedTokens: actual.promptTokens - actual.cachedTokens,
-      change: findChange(last, alone),
+      change: findChange(last, baseline),
       brokenTokens: scale.perToken * (lastTokens - lastShared),
       missingTokens: late && read.cachedTokens === 0
         ? scaled(scale, lastTokens)
@@ -404,11 +420,11 @@ export function bookCall(
     }),
     ...(summary && { summary }),
     costUnits: cost,
-    without: { ...roundTokens(alonePrompt), outputTokens },
+    baseline: { ...roundTokens(baselinePrompt), outputTokens },
     ...(compaction && {
-      withoutCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
+      baselineCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
     }),
-    baselineCostUnits: withoutCost,
+    baselineCostUnits: baselineCost,
     ...(taken.whole.promptTokens <= windowTokens && { resendCostUnits: promptCost(profile, taken.whole) }),
     ...(projected && { projected }),
     ...((retainedTokens > 0 || upgrade) && {
@@ -418,7 +434,7 @@ export function bookCall(
         ...(upgrade && { upgrade }),
       },
     }),
-    savedCostUnits: saved(state, observes),
+    savedCostUnits: saved(state, dryRun),
     stopped: state.stopped,
     ...(plan.decision && { decision: plan.decision }),
   };
@@ -441,18 +457,19 @@ function unreadAfter(
 ): number {
   if (!usage) return unreadCalls;
   if (usage.cachedTokens > 0 || (usage.cacheWriteTokens ?? 0) > 0) return 0;
-  const shouldRead = readable > 0 && predicted.alive >= SHOULD_READ && predicted.idleMs <= profile.ttlMs &&
+  const shouldRead = readable > 0 && predicted.cacheHitProbability >= SHOULD_READ &&
+    predicted.idleMs <= profile.ttlMs &&
     profile.read > 0;
   return shouldRead ? unreadCalls + 1 : unreadCalls;
 }
 
 export function recordKeepAlive(
   before: PlannerState,
-  ping: PingSent,
-  { profile, observes }: Pick<BookCallOptions, "profile" | "observes">,
-): { readonly state: PlannerState; readonly entry: PingEntry } {
-  const costUnits = promptCost(profile, ping.usage);
-  const { clock, isWarm, upgrade } = afterPing(before.clock, { ...ping, costUnits });
+  request: SentKeepAlive,
+  { profile, dryRun }: Pick<BookCallOptions, "profile" | "dryRun">,
+): { readonly state: PlannerState; readonly entry: KeepAliveEntry } {
+  const costUnits = promptCost(profile, request.usage);
+  const { clock, isWarm, upgrade } = afterKeepAlive(before.clock, { ...request, costUnits });
   const [newest, ...others] = before.sent;
   const isUpgraded = clock.isUpgraded;
   const state: PlannerState = {
@@ -460,20 +477,20 @@ export function recordKeepAlive(
     clock,
     sent: newest
       ? [
-        { ...newest, usedMs: ping.atMs, ...(isUpgraded && { forAnHour: true }) },
+        { ...newest, usedMs: request.atMs, ...(isUpgraded && { forAnHour: true }) },
         // Requests with the same start share the hour's lifetime.
         ...others.flatMap((other) =>
           !other.forAnHour || !isSameKind(other, newest)
             ? [other]
             : isUpgraded
             ? []
-            : [{ ...other, usedMs: ping.atMs }]
+            : [{ ...other, usedMs: request.atMs }]
         ),
       ]
       : [],
   };
-  const savedCostUnits = saved(state, observes);
-  return { state, entry: { ...ping, costUnits, isWarm, savedCostUnits, ...(upgrade && { upgrade }) } };
+  const savedCostUnits = saved(state, dryRun);
+  return { state, entry: { ...request, costUnits, isWarm, savedCostUnits, ...(upgrade && { upgrade }) } };
 }
 
 function isSameKind(a: SentRequest, b: SentRequest): boolean {
@@ -481,8 +498,8 @@ function isSameKind(a: SentRequest, b: SentRequest): boolean {
     a.ownTools.every((tool, at) => tool === b.ownTools[at]);
 }
 
-function saved({ without, paid, clock }: PlannerState, observes: boolean): number {
-  return observes ? clock.credited - clock.spent : without - paid - clock.spent;
+function saved({ baseline, paid, clock }: PlannerState, dryRun: boolean): number {
+  return dryRun ? clock.credited - clock.spent : baseline - paid - clock.spent;
 }
 
 function cooled(usage: PromptUsage, tokens: number): PromptUsage {
@@ -502,18 +519,18 @@ function outputPrice({ price }: Profile, model: string | undefined): number {
 }
 
 function project(
-  { promptTokens, alone, predicted: shared, refetches }: RecordedPlan,
-  { actual, isSame, profile, scale, alive, predicted }: {
+  { promptTokens, baseline, predicted: shared, refetches }: RecordedPlan,
+  { actual, isSame, profile, scale, cacheHitProbability, predicted }: {
     readonly actual: Usage;
     readonly isSame: boolean;
     readonly profile: Profile;
     readonly scale: TokenScale;
-    readonly alive: number;
+    readonly cacheHitProbability: number;
     readonly predicted: Prediction;
   },
 ): ProjectedCall {
-  const prompt = Math.max(0, actual.promptTokens + scale.perToken * (promptTokens - alone.ownTokens));
-  const warm = shared.idleMs === predicted.idleMs ? alive : shared.alive;
+  const prompt = Math.max(0, actual.promptTokens + scale.perToken * (promptTokens - baseline.ownTokens));
+  const warm = shared.idleMs === predicted.idleMs ? cacheHitProbability : shared.cacheHitProbability;
   const served = warm * servedOf(profile, scale, { promptTokens: prompt, ...shared });
   // Content cached by other sessions would have been served of an unchanged prompt, too.
   const cachedTokens = isSame ? Math.max(served, actual.cachedTokens) : served;
@@ -741,7 +758,7 @@ function sumOf<T>(values: readonly T[], amount: (value: T) => number): number {
 }
 
 /** The baseline request of a call. Tokens are counted locally. */
-export interface AloneRequest {
+export interface BaselineRequest {
   readonly model?: string | undefined;
   readonly tools: readonly ToolDefinition[];
   readonly messages: readonly Message[];
@@ -758,21 +775,21 @@ export interface AloneRequest {
   readonly isLookup: boolean;
 }
 
-interface SentAlone {
+interface SentBaseline {
   readonly scale: TokenScale;
   readonly sent: readonly SentRequest[];
   readonly countTokens: CountTokens;
   readonly nowMs: number;
-  readonly aliveOf: (sent: SentRequest) => number;
+  readonly hitProbabilityOf: (sent: SentRequest) => number;
 }
 
-export function predictAlone(
-  { model, tools, ownTokens }: Pick<AloneRequest, "model" | "tools" | "ownTokens">,
-  { sent, countTokens, nowMs, aliveOf, scale }: SentAlone,
+export function predictBaseline(
+  { model, tools, ownTokens }: Pick<BaselineRequest, "model" | "tools" | "ownTokens">,
+  { sent, countTokens, nowMs, hitProbabilityOf, scale }: SentBaseline,
 ): Prediction {
   return servesMost(sent, model, (one) => ({
-    ...sharedAlone(one, { tools, ownTokens, countTokens, scale }),
-    alive: aliveOf(one),
+    ...baselineShared(one, { tools, ownTokens, countTokens, scale }),
+    cacheHitProbability: hitProbabilityOf(one),
     idleMs: nowMs - lastUseMs(one),
     ...(one.forAnHour && { forAnHour: true }),
   }));
@@ -782,9 +799,9 @@ export function predictAlone(
  * Returns the baseline prompt of a call as the provider counts: what was sent with the difference to it, or the
  * previous baseline with the reported or the estimated difference since; whichever estimates least.
  */
-function baselineOf(
+function baselineSizeOf(
   sent: readonly SentRequest[],
-  { model, ownTokens }: Pick<AloneRequest, "model" | "ownTokens">,
+  { model, ownTokens }: Pick<BaselineRequest, "model" | "ownTokens">,
   { promptTokens, countedTokens, scale: { perToken } }: {
     readonly promptTokens: number;
     readonly countedTokens: number;
@@ -817,12 +834,12 @@ function baselineOf(
   };
 }
 
-export interface AloneOptions extends SentAlone {
+export interface BaselineOptions extends SentBaseline {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly habit: CompactionHabit;
   /** Served share of the expected cached tokens. */
-  readonly alive: number;
+  readonly cacheHitProbability: number;
   /**
    * Tokens that the actual request shared with earlier ones, and how many the cache held, counted locally.
    */
@@ -833,7 +850,7 @@ export interface AloneOptions extends SentAlone {
   readonly countedTokens: number;
 }
 
-export interface AloneCall {
+export interface BaselineCall {
   /** Its prompt; 0 tokens if it would not have been made. */
   readonly usage: PromptUsage;
   readonly compaction?: PromptUsage;
@@ -852,7 +869,7 @@ export interface AloneCall {
 
 function extraOf(
   before: OwnCompaction,
-  { compaction, compacted }: AloneCall,
+  { compaction, compacted }: BaselineCall,
   more: number,
 ): number | undefined {
   if (compacted.tokens === 0) return undefined;
@@ -867,8 +884,8 @@ const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
  * call, which may start like other sessions' calls; in the baseline those would have had these tools too.
  */
 function servedOfLess(
-  { deferred }: Pick<AloneRequest, "deferred">,
-  { usage: { cachedTokens }, scale, sharedTokens }: Pick<AloneOptions, "usage" | "scale"> & {
+  { deferred }: Pick<BaselineRequest, "deferred">,
+  { usage: { cachedTokens }, scale, sharedTokens }: Pick<BaselineOptions, "usage" | "scale"> & {
     readonly sharedTokens: number;
   },
 ): number {
@@ -882,9 +899,9 @@ function servedOfLess(
  * Returns the baseline of a call: the same provider, cache and window, and the client's own compaction if the
  * conversation doesn't fit.
  */
-export function callAlone(
+export function baselineCallOf(
   before: OwnCompaction,
-  request: AloneRequest,
+  request: BaselineRequest,
   {
     profile,
     scale,
@@ -893,26 +910,26 @@ export function callAlone(
     countTokens,
     nowMs,
     sent,
-    alive,
+    cacheHitProbability,
     front,
     usage,
     baselineTokens: known,
     countedTokens,
-    aliveOf,
-  }: AloneOptions,
-): AloneCall {
+    hitProbabilityOf,
+  }: BaselineOptions,
+): BaselineCall {
   const { messages, replyTokens, ownTokens, wholeTokens, frontTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
   const baselineTokens = known ?? Math.max(0, theirs(ownTokens));
-  const shared = predictAlone(request, { sent, countTokens, nowMs, aliveOf, scale });
-  const { sharedTokens, alive: lastAlive } = shared;
+  const shared = predictBaseline(request, { sent, countTokens, nowMs, hitProbabilityOf, scale });
+  const { sharedTokens, cacheHitProbability: lastHitProbability } = shared;
   const unheld = front && sharedTokens <= front.tokens ? Math.max(0, sharedTokens - front.heldTokens) : 0;
   const last = Math.max(0, providerShared(shared, scale) - scale.perToken * unheld);
   // Other sessions may have cached it, so the baseline would have been served as much.
   const served = servedOfLess(request, { usage, scale, sharedTokens });
   const take = (promptTokens: number, sharedTokens: number, foundTokens = served): PromptUsage => {
-    const warm = lastAlive * servedTokens(profile, { promptTokens, sharedTokens });
+    const warm = lastHitProbability * servedTokens(profile, { promptTokens, sharedTokens });
     return writtenLike(usage, promptTokens, Math.max(warm, Math.min(foundTokens, promptTokens)));
   };
   const held = sent.find((one) => findChange(one, request) === "none");
@@ -920,7 +937,7 @@ export function callAlone(
   const resent = held ? servedOf(profile, scale, { promptTokens, sharedTokens: held.wholeTokens }) : 0;
   // A cache without breakpoints would have held less of this prompt as well.
   const holds = front && front.tokens > 0 ? Math.min(1, front.heldTokens / front.tokens) : 1;
-  const resend = { promptTokens, cachedTokens: alive * holds * resent };
+  const resend = { promptTokens, cachedTokens: cacheHitProbability * holds * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(baselineTokens, last);
   const refutes = before.messages > messages.length;

@@ -72,7 +72,7 @@ export type Continuation<Known> =
     readonly length: number;
     /**
      * `grown`: its whole history stays. `transient`: the end of the previous request was transient.
-     * `cleared`: the client replaced old results. `back`: the client went back.
+     * `cleared`: the client replaced old results. `back`: the client returned to an earlier message.
      * `compacted`: the client compacted the history.
      */
     readonly how: "grown" | "transient" | "cleared" | "back" | "compacted";
@@ -141,7 +141,7 @@ const STEMMED_CHARS = 2 ** 16;
  * recognition.follow(known, history(task!, reminder!), 0);
  *
  * const next = history(task!, { exact: "Done.", role: "reply" }, { exact: "And now?", role: "user" });
- * const { type, how } = { how: undefined, ...recognition.recognise(next) };
+ * const { type, how } = { how: undefined, ...recognition.recognize(next) };
  * assertEquals([type, how], ["continue", "transient"]);
  * ```
  */
@@ -178,7 +178,7 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /** Returns the conversation that a turn continues. `named` is the one with its name. */
-  recognise(request: RequestHistory, named?: Known): Continuation<Known> {
+  recognize(request: RequestHistory, named?: Known): Continuation<Known> {
     const { items, isKeyed } = request;
     const candidates = this.#candidates(request, isOf(request, named));
     const grown = bestOf(candidates);
@@ -228,8 +228,8 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /**
-   * Returns the conversation without a turn that a request belongs to: the one with its name (`named`) or
-   * key, or with the same previous request.
+   * Returns the conversation, still without a turn, that a request belongs to: the one with its name
+   * (`named`) or key, or with the same previous request.
    */
   preceding(request: RequestHistory, named?: Known): Known | undefined {
     const { items, isKeyed } = request;

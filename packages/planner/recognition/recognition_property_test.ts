@@ -174,30 +174,30 @@ class Play {
   ask(talk: Talk, outcomes: readonly Outcome[], request = this.#request(talk)): void {
     const named = this.#named(talk.name);
     const before = talk.known;
-    const recognised = this.#recognition.recognise(request, named);
-    const outcome = recognised.type;
+    const recognized = this.#recognition.recognize(request, named);
+    const outcome = recognized.type;
     // A turn that continues a conversation without one is the first of a new one.
-    const isFirst = outcome === "continue" && recognised.known.facts.turns === undefined;
+    const isFirst = outcome === "continue" && recognized.known.facts.turns === undefined;
     assert(
       outcomes.includes(isFirst ? "new" : outcome) ||
         named === before && outcome === "continue" && named !== undefined,
       `${outcome} instead of ${outcomes}: ${request.items.map(({ exact }) => exact).join(" | ")}`,
     );
-    if (outcome === "continue" && before && !isFirst) assertStrictEquals(recognised.known, before);
+    if (outcome === "continue" && before && !isFirst) assertStrictEquals(recognized.known, before);
     // Any of several equal ones may be forked.
     if (outcome === "fork") {
-      const { known, at } = recognised;
+      const { known, at } = recognized;
       assert(same(this.#recognition.stored(known).items.slice(0, at), request.items.slice(0, at)));
     }
     const { scope, name } = talk;
-    const known: Known = outcome === "continue" ? recognised.known : {
-      facts: { ...outcome === "fork" && recognised.known.facts, scope, name, turns: 1, isAmidTurn: true },
+    const known: Known = outcome === "continue" ? recognized.known : {
+      facts: { ...outcome === "fork" && recognized.known.facts, scope, name, turns: 1, isAmidTurn: true },
     };
     this.#knowns.add(known);
     if (before && before !== known && talk.lasting) this.#left.push(talk.lasting);
     talk.lasting = talk.items;
     const { summary, ...facts } = known.facts;
-    const isRestarted = outcome === "continue" && recognised.how === "compacted";
+    const isRestarted = outcome === "continue" && recognized.how === "compacted";
     const pieces = isRestarted ? summary?.pieces : facts.begunWith?.pieces;
     const isAnswered = !isRestarted && request.items.some(({ role }) => role === "reply");
     const begunWith = pieces && { pieces, isAnswered };

@@ -28,14 +28,14 @@ function history(words: string, more: Partial<RequestHistory> = {}): RequestHist
   };
 }
 
-function recognised(known: Readonly<Record<string, string>>, request: RequestHistory, facts: object = {}) {
+function recognized(known: Readonly<Record<string, string>>, request: RequestHistory, facts: object = {}) {
   const recognition = new Recognition<Known>();
   for (const [at, [id, words]] of Object.entries(known).entries()) {
     const { scope, client } = request;
     const one: Known = { id, facts: { scope, client, turns: 1, isAmidTurn: false, ...facts } };
     recognition.follow(one, history(words), at);
   }
-  const found = recognition.recognise(request);
+  const found = recognition.recognize(request);
   if (found.type === "new") return "new";
   return [found.type, found.known.id, found.at, ...(found.type === "continue" ? [found.how] : [])].join(" ");
 }
@@ -67,20 +67,20 @@ for (
     ["another reply", { one: "S u1 a1 u2 a2 u3" }, "S u1 aX u2 a2 u3", "new"],
   ] as const
 ) {
-  Deno.test(`Recognition.recognise(): ${what}: ${expected}`, () => {
-    assertEquals(recognised(known, history(request), facts), expected);
+  Deno.test(`Recognition.recognize(): ${what}: ${expected}`, () => {
+    assertEquals(recognized(known, history(request), facts), expected);
   });
 }
 
-Deno.test("Recognition.recognise() continues a conversation whose summary is quoted with a new history", () => {
+Deno.test("Recognition.recognize() continues a conversation whose summary is quoted with a new history", () => {
   const request = { ...history("S u1"), textsOf: () => ["Continued from a summary."] };
-  assertEquals(recognised({ one: "S u0 a1 u2" }, request, { summary }), "continue one 1 compacted");
+  assertEquals(recognized({ one: "S u0 a1 u2" }, request, { summary }), "continue one 1 compacted");
   const requested = { summary: { pieces: [], isRequested: true } };
   assertEquals(
-    recognised({ one: "S u0 a1 u2" }, history("S u1", { isKeyed: true }), requested),
+    recognized({ one: "S u0 a1 u2" }, history("S u1", { isKeyed: true }), requested),
     "continue one 1 compacted",
   );
-  assertEquals(recognised({ one: "S u0 a1 u2" }, history("S u1"), requested), "new");
+  assertEquals(recognized({ one: "S u0 a1 u2" }, history("S u1"), requested), "new");
 });
 
 for (
@@ -92,20 +92,20 @@ for (
     }],
   ] as const
 ) {
-  Deno.test(`Recognition.recognise() ${what} despite a conversation without a turn`, () => {
+  Deno.test(`Recognition.recognize() ${what} despite a conversation without a turn`, () => {
     const recognition = new Recognition<Known>();
     const conversation = (id: string, turns?: number): Known => {
       return { id, facts: { scope: "s", turns, isAmidTurn: false, ...turns && facts } };
     };
     recognition.follow(conversation("begun", 1), history(begun), 0);
     recognition.follow(conversation("unbegun"), history(unbegun), 1);
-    const found = recognition.recognise(history(request, { isKeyed: facts !== undefined }));
+    const found = recognition.recognize(history(request, { isKeyed: facts !== undefined }));
     assert(found.type !== "new");
     assertEquals([found.known.id, `${found.type} ${found.at}`], ["begun", expected]);
   });
 }
 
-Deno.test("Recognition.recognise() forks a branch that shares a reply, also if another one quotes its summary", () => {
+Deno.test("Recognition.recognize() forks a branch that shares a reply, also if another one quotes its summary", () => {
   const recognition = new Recognition<Known>();
   const begunWith = (isAnswered: boolean) => ({ pieces: ["uS"], isAnswered });
   const facts = { scope: "s", turns: 1, isAmidTurn: false };
@@ -116,25 +116,25 @@ Deno.test("Recognition.recognise() forks a branch that shares a reply, also if a
     history("S uS u3"),
     1,
   );
-  assertEquals(recognition.recognise(history("S uS a1 u4")), { type: "fork", known: one, at: 3 });
+  assertEquals(recognition.recognize(history("S uS a1 u4")), { type: "fork", known: one, at: 3 });
 });
 
-Deno.test("Recognition.recognise() forks a whole conversation of another scope of the client", () => {
+Deno.test("Recognition.recognize() forks a whole conversation of another scope of the client", () => {
   const recognition = new Recognition<Known>();
   const facts = { scope: "other", client: "c", turns: 1, isAmidTurn: false };
   const known = { id: "one", facts };
   recognition.follow(known, history(ONE), 0);
-  const found = recognition.recognise(history(`${ONE} a4`, { client: "c" }));
-  assertEquals([found.type, recognition.recognise(history(`${ONE} a4`)).type], ["fork", "new"]);
+  const found = recognition.recognize(history(`${ONE} a4`, { client: "c" }));
+  assertEquals([found.type, recognition.recognize(history(`${ONE} a4`)).type], ["fork", "new"]);
 });
 
-Deno.test("Recognition.recognise() follows the calls of the newest reply, and requests in progress", () => {
+Deno.test("Recognition.recognize() follows the calls of the newest reply, and requests in progress", () => {
   assertEquals(
-    recognised({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r1"] }),
+    recognized({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r1"] }),
     "continue one 2 grown",
   );
-  assertEquals(recognised({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r2"] }), "new");
-  assertEquals(recognised({ one: "S u1" }, history("S u1 a1 r1"), { isBusy: true }), "new");
+  assertEquals(recognized({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r2"] }), "new");
+  assertEquals(recognized({ one: "S u1" }, history("S u1 a1 r1"), { isBusy: true }), "new");
 });
 
 Deno.test("Recognition.about() returns the conversation of a request, also after a restart", () => {
@@ -157,8 +157,8 @@ Deno.test("Recognition.about() returns the conversation of a request, also after
     assertStrictEquals(about("SX u1 a1 r1 uTitle"), one);
     assertStrictEquals(about("SX uQ", "Title: Lose it."), other);
     assertStrictEquals(about("SX uQ", "Title: Keep it."), undefined);
-    assertEquals(index.recognise(history("S uO aO rO:x a2 r2")).type, "continue");
+    assertEquals(index.recognize(history("S uO aO rO:x a2 r2")).type, "continue");
   }
   recognition.forget(one);
-  assertEquals(recognition.recognise(history(`${ONE} a4`)).type, "new");
+  assertEquals(recognition.recognize(history(`${ONE} a4`)).type, "new");
 });

@@ -42,7 +42,7 @@ export interface CachedPrompt {
   readonly profile: Profile;
   readonly promptTokens: number;
   readonly cachedTokens: number;
-  readonly alive: number;
+  readonly cacheHitProbability: number;
 }
 
 /** A prompt, its evictable parts, and the limits of the decision. */
@@ -54,7 +54,7 @@ export interface Situation extends CachedPrompt {
   /** Start and freed tokens of pending pins, applied with any rewrite. Default: none. */
   readonly ride?: { readonly start: number; readonly tokens: number } | undefined;
   /** Most extra cost of a rewrite for this call with a warm cache. */
-  readonly allowedPrice: number;
+  readonly allowedRewriteCost: number;
   readonly isHeld?: boolean | undefined;
   /** Whether everything evictable is evicted on request, whatever it costs. Default: false. */
   readonly isRequested?: boolean | undefined;
@@ -74,20 +74,20 @@ export interface Decided {
 
 /** Returns the best rewrite and whether to make it (docs/mechanisms.md, Rewrite rule). */
 export function decide(situation: Situation): Decided {
-  const { alive, allowedPrice, stopped, isHeld = false, isRequested = false } = situation;
+  const { cacheHitProbability, allowedRewriteCost, stopped, isHeld = false, isRequested = false } = situation;
   const removable = situation.removals.filter(({ evicts }) => evicts);
   if (isRequested && !stopped && removable.length > 0) {
     return { evicted: removable, decision: { ...forced(removable, situation), cause: "requested" } };
   }
   const cuts = isHeld ? [] : weighCuts(removable, situation);
-  const paid = cuts.filter(({ carryingCost, price, warmPrice }) =>
-    carryingCost >= price && (carryingCost > 0 || warmPrice <= 0)
+  const paid = cuts.filter(({ carryingCost, rewriteCost, warmRewriteCost }) =>
+    carryingCost >= rewriteCost && (carryingCost > 0 || warmRewriteCost <= 0)
   );
-  const limit = Math.max(0, allowedPrice);
+  const limit = Math.max(0, allowedRewriteCost);
   // Cuts grow from first to last: the largest paid one evicts most.
   const cut = stopped ? undefined : paid.findLast(({ wholePrice }) => wholePrice <= limit);
-  const decided = ({ tokens, brokenTokens, carryingCost, price }: Cut, cause: Decision["cause"]) => ({
-    decision: { cause, alive, tokens, brokenTokens, carryingCost, price },
+  const decided = ({ tokens, brokenTokens, carryingCost, rewriteCost }: Cut, cause: Decision["cause"]) => ({
+    decision: { cause, cacheHitProbability, tokens, brokenTokens, carryingCost, rewriteCost },
   });
   if (cut) return { evicted: removable.slice(cut.first), ...decided(cut, "price") };
   const room = makeRoom(situation);
@@ -95,14 +95,16 @@ export function decide(situation: Situation): Decided {
   const [nearestPaid] = paid.slice(-1);
   if (nearestPaid) return { evicted: [], ...decided(nearestPaid, stopped ? "stopped" : "loss_limit") };
   if (cuts.length === 0) return { evicted: [] };
-  const nearest = cuts.reduce((a, b) => b.carryingCost - b.price >= a.carryingCost - a.price ? b : a);
+  const nearest = cuts.reduce((a, b) =>
+    b.carryingCost - b.rewriteCost >= a.carryingCost - a.rewriteCost ? b : a
+  );
   return { evicted: [], ...decided(nearest, "wait") };
 }
 
-interface Cut extends Omit<Decision, "cause" | "alive"> {
+interface Cut extends Omit<Decision, "cause" | "cacheHitProbability"> {
   readonly first: number;
   /** Cost with a warm cache, unless it is surely cold. */
-  readonly warmPrice: number;
+  readonly warmRewriteCost: number;
   /** Cost including pending pins, which aren't evaluated but paid. */
   readonly wholePrice: number;
 }
@@ -117,10 +119,10 @@ function weighCuts(
   removable: readonly Removal[],
   { carried, idleSince, ride, ...prompt }: Situation,
 ): readonly Cut[] {
-  const { profile: { write, read }, alive } = prompt;
-  const warm = reckonedAlive(alive);
-  const priceOf = (alive: number, brokenTokens: number, tokens: number) =>
-    alive * (write - read) * brokenTokens - write * tokens;
+  const { profile: { write, read }, cacheHitProbability } = prompt;
+  const warm = assumedHitProbability(cacheHitProbability);
+  const rewriteCostOf = (cacheHitProbability: number, brokenTokens: number, tokens: number) =>
+    cacheHitProbability * (write - read) * brokenTokens - write * tokens;
   const cuts: Cut[] = [];
   let [tokens, carryingCost, wholeTokens] = [0, 0, ride?.tokens ?? 0];
   for (let first = removable.length - 1; first >= 0; first--) {
@@ -135,17 +137,17 @@ function weighCuts(
       0,
     );
     const brokenTokens = brokenBy(start, prompt);
-    const warmPrice = priceOf(warm, brokenTokens, tokens);
+    const warmRewriteCost = rewriteCostOf(warm, brokenTokens, tokens);
     cuts.push({
       first,
       tokens,
       brokenTokens,
       carryingCost,
-      price: priceOf(alive, brokenTokens, tokens),
-      warmPrice,
+      rewriteCost: rewriteCostOf(cacheHitProbability, brokenTokens, tokens),
+      warmRewriteCost,
       wholePrice: ride
-        ? priceOf(warm, brokenBy(Math.min(start, ride.start), prompt), wholeTokens)
-        : warmPrice,
+        ? rewriteCostOf(warm, brokenBy(Math.min(start, ride.start), prompt), wholeTokens)
+        : warmRewriteCost,
     });
   }
   return cuts;
@@ -153,19 +155,19 @@ function weighCuts(
 
 function brokenBy(
   start: number,
-  { profile, promptTokens, cachedTokens }: Omit<CachedPrompt, "alive">,
+  { profile, promptTokens, cachedTokens }: Omit<CachedPrompt, "cacheHitProbability">,
 ): number {
   const remainingTokens = servedTokens(profile, { promptTokens, sharedTokens: start });
   return Math.max(0, cachedTokens - remainingTokens);
 }
 
-export function isSurelyCold(alive: number): boolean {
-  return alive < SURELY_COLD;
+export function isSurelyCold(cacheHitProbability: number): boolean {
+  return cacheHitProbability < SURELY_COLD;
 }
 
 /** Returns the cache hit probability for the loss limit: 1, unless the cache is surely cold. */
-export function reckonedAlive(alive: number): number {
-  return isSurelyCold(alive) ? alive : 1;
+export function assumedHitProbability(cacheHitProbability: number): number {
+  return isSurelyCold(cacheHitProbability) ? cacheHitProbability : 1;
 }
 
 /**
@@ -200,14 +202,14 @@ function makeRoom(situation: Situation): readonly Removal[] {
 function cheapestRoom(
   removals: readonly Removal[],
   neededTokens: number,
-  { profile, cachedTokens, alive }: CachedPrompt,
+  { profile, cachedTokens, cacheHitProbability }: CachedPrompt,
 ): readonly Removal[] {
-  const broken = alive * (profile.write - profile.read);
+  const broken = cacheHitProbability * (profile.write - profile.read);
   let best: { readonly cost: number; readonly removals: readonly Removal[] } | undefined;
   for (let back = 1; back < 2 * removals.length; back *= 2) {
-    const behind = removals.slice(-back);
-    const start = behind[0]?.start ?? 0;
-    const byWorth = behind.toSorted((a, b) => a.loss / a.tokens - b.loss / b.tokens);
+    const rest = removals.slice(-back);
+    const start = rest[0]?.start ?? 0;
+    const byWorth = rest.toSorted((a, b) => a.loss / a.tokens - b.loss / b.tokens);
     let freed = 0;
     let loss = 0;
     for (const [at, removal] of byWorth.entries()) {
@@ -222,16 +224,16 @@ function cheapestRoom(
 }
 
 function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
-  const { profile: { write, read }, alive } = prompt;
+  const { profile: { write, read }, cacheHitProbability } = prompt;
   const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
   const brokenTokens = brokenBy(room[0]?.start ?? 0, prompt);
-  const price = alive * (write - read) * brokenTokens - write * tokens;
-  return { cause: "window", alive, tokens, brokenTokens, carryingCost: 0, price };
+  const rewriteCost = cacheHitProbability * (write - read) * brokenTokens - write * tokens;
+  return { cause: "window", cacheHitProbability, tokens, brokenTokens, carryingCost: 0, rewriteCost };
 }
 
 export function quotePrompt(
   removals: readonly Removal[],
-  { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
+  { profile, promptTokens, cachedTokens, cacheHitProbability }: CachedPrompt,
 ): Quote {
   const quoted = (promptTokens: number, cachedTokens: number): QuotedPrompt => ({
     promptTokens,
@@ -248,7 +250,7 @@ export function quotePrompt(
   return {
     asIs: quoted(Math.round(promptTokens), Math.round(cachedTokens)),
     rewritten: quoted(Math.max(0, Math.round(promptTokens - removed)), cachedAfter),
-    alive,
+    cacheHitProbability,
   };
 }
 

@@ -5,7 +5,14 @@ import { plannerSession, profileNamed, worthDeferring } from "@tare/planner";
 import { PROFILES } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
-import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";
+import {
+  assumedHitProbability,
+  decide,
+  fullFromTokens,
+  howMany,
+  isSurelyCold,
+  type Situation,
+} from "./decide.ts";
 
 /** Returns an evictable part after `start` with its carrying cost. */
 function removal(start: number, tokens: number, carryingCost = 0): Removal {
@@ -29,8 +36,8 @@ const warm: Situation = {
   profile,
   promptTokens: 10_000,
   cachedTokens: 8_000,
-  alive: 1,
-  allowedPrice: Infinity,
+  cacheHitProbability: 1,
+  allowedRewriteCost: Infinity,
   stopped: false,
   windowTokens: Infinity,
 };
@@ -57,18 +64,18 @@ Deno.test("decide() reports the nearest cut, with its numbers", () => {
     evicted: [],
     decision: {
       cause: "wait",
-      alive: 1,
+      cacheHitProbability: 1,
       tokens: 200,
       brokenTokens: 3_000,
       carryingCost: 2_000,
-      price: 2_500,
+      rewriteCost: 2_500,
     },
   });
 });
 
 Deno.test("decide() evicts everything evictable on request, whatever it costs", () => {
   const removals = withRents(0, 0);
-  const requested = { ...warm, isRequested: true, allowedPrice: 0 };
+  const requested = { ...warm, isRequested: true, allowedRewriteCost: 0 };
   assertEquals(outcome(removals, requested), [1_000, "requested"]);
   assertEquals(decide({ ...requested, removals }).evicted, removals);
   assertEquals(outcome([], requested), [undefined, undefined]);
@@ -79,34 +86,34 @@ Deno.test("decide() prices each cut by its broken cache and its evictions", () =
   const [first, second] = [removal(1_000, 500, 7_000), removal(5_000, 200, 10)];
   assertEquals(decide({ ...warm, removals: [second] }).decision, {
     cause: "wait",
-    alive: 1,
+    cacheHitProbability: 1,
     tokens: 200,
     brokenTokens: 3_000,
     carryingCost: 10,
-    price: 0.9 * 3_000 - 200,
+    rewriteCost: 0.9 * 3_000 - 200,
   });
   assertEquals(decide({ ...warm, removals: [first, second] }), {
     evicted: [first, second],
     decision: {
       cause: "price",
-      alive: 1,
+      cacheHitProbability: 1,
       tokens: 700,
       brokenTokens: 7_000,
       carryingCost: 7_010,
-      price: 0.9 * 7_000 - 700,
+      rewriteCost: 0.9 * 7_000 - 700,
     },
   });
 });
 
 Deno.test("decide() takes every cut without a cache, or with a cold one", () => {
   const removals = [removal(1_000, 500), removal(5_000, 200)];
-  for (const [name, alive] of [["none", 1], ["anthropic-5m", 0]] as const) {
+  for (const [name, cacheHitProbability] of [["none", 1], ["anthropic-5m", 0]] as const) {
     const profile = profileNamed(name);
     const decided = [removals, removals.slice(1)].map((removals) =>
-      decide({ ...warm, removals, profile, alive })
+      decide({ ...warm, removals, profile, cacheHitProbability })
     );
     assertEquals(decided.map(({ evicted }) => evicted), [removals, removals.slice(1)]);
-    assertEquals(decided.map(({ decision }) => decision?.price), [
+    assertEquals(decided.map(({ decision }) => decision?.rewriteCost), [
       -700 * profile.write,
       -200 * profile.write,
     ]);
@@ -132,30 +139,40 @@ Deno.test("decide() starts no cut at a part worth carrying, but includes it", ()
 });
 
 Deno.test("decide() doesn't wait on a cold cache", () => {
-  assertEquals(outcome(withRents(), { ...warm, alive: 0 }), [1_000, "price"]);
+  assertEquals(outcome(withRents(), { ...warm, cacheHitProbability: 0 }), [1_000, "price"]);
 });
 
 Deno.test("decide() stays within the loss limit for a warm cache, but takes free cuts", () => {
-  assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedPrice: 2_400 }), [undefined, "loss_limit"]);
-  assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedPrice: 2_600 }), [5_000, "price"]);
-  assertEquals(outcome(withRents(0, 1_000), { ...warm, alive: 0.3, allowedPrice: 2_400 }), [
+  assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedRewriteCost: 2_400 }), [
     undefined,
     "loss_limit",
   ]);
-  assertEquals(outcome(withRents(), { ...warm, alive: 0.05, allowedPrice: -100 }), [5_000, "price"]);
+  assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedRewriteCost: 2_600 }), [5_000, "price"]);
+  assertEquals(
+    outcome(withRents(0, 1_000), { ...warm, cacheHitProbability: 0.3, allowedRewriteCost: 2_400 }),
+    [
+      undefined,
+      "loss_limit",
+    ],
+  );
+  assertEquals(outcome(withRents(), { ...warm, cacheHitProbability: 0.05, allowedRewriteCost: -100 }), [
+    5_000,
+    "price",
+  ]);
 });
 
 Deno.test("decide() pays for pending pins, but doesn't evaluate them", () => {
   const ride = { start: 2_000, tokens: -100 };
   // With the pins 6,000 cached tokens are read again and 100 more are written than evicted: 5,300 instead of
   // 2,500.
-  const buys = (allowedPrice: number) => outcome(withRents(0, 2_500), { ...warm, ride, allowedPrice });
+  const buys = (allowedRewriteCost: number) =>
+    outcome(withRents(0, 2_500), { ...warm, ride, allowedRewriteCost });
   assertEquals([buys(5_299), buys(5_300)], [[undefined, "loss_limit"], [5_000, "price"]]);
-  assertEquals(decide({ ...warm, ride, removals: withRents(0, 2_500) }).decision?.price, 2_500);
+  assertEquals(decide({ ...warm, ride, removals: withRents(0, 2_500) }).decision?.rewriteCost, 2_500);
 });
 
 Deno.test("decide() makes no rewrite only because the cache may be cold", () => {
-  const likely = { ...warm, alive: 0.2 };
+  const likely = { ...warm, cacheHitProbability: 0.2 };
   // Warm it would cost 1,700; at this probability it would pay.
   assertEquals(outcome([removal(5_000, 1_000)], likely), [undefined, "wait"]);
   assertEquals(outcome([removal(5_000, 1_000, 1)], likely), [5_000, "price"]);
@@ -173,11 +190,11 @@ Deno.test("decide() evicts the least needed parts from a full window, whatever i
     evicted: removals.slice(1),
     decision: {
       cause: "window",
-      alive: 1,
+      cacheHitProbability: 1,
       tokens: 3_500,
       brokenTokens: 3_000,
       carryingCost: 0,
-      price: 0.9 * 3_000 - 3_500,
+      rewriteCost: 0.9 * 3_000 - 3_500,
     },
   });
   assertEquals(decide({ ...full, windowTokens: 5_000 }).evicted, removals);
@@ -228,8 +245,8 @@ Deno.test("sent() adds deferred tools to the baseline, and excludes calls that o
     messages.push({ role: "user", content: "x".repeat(4 * 96) });
     const call = { nowMs: 0, ...(deferred && { deferred }) };
     const { promptTokens } = await session.view({ messages, tools: [] }, call);
-    const { without, savedCostUnits } = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 })!;
-    paid.push([without, savedCostUnits]);
+    const { baseline, savedCostUnits } = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 })!;
+    paid.push([baseline, savedCostUnits]);
   }
   assertEquals(paid, [
     [{ promptTokens: 5_100, cachedTokens: 0, outputTokens: 1 }, 5_000],
@@ -261,7 +278,7 @@ const removals = (promptTokens: number) =>
 
 /** Returns every rewrite by the formula of its cost alone. */
 function everyCut(
-  { removals, carried, idleSince, ride, profile, promptTokens, cachedTokens, alive }: Situation,
+  { removals, carried, idleSince, ride, profile, promptTokens, cachedTokens, cacheHitProbability }: Situation,
 ) {
   const removable = removals.filter(({ evicts }) => evicts);
   const broken = (start: number) => {
@@ -269,24 +286,24 @@ function everyCut(
       profile.blockTokens;
     return Math.max(0, cachedTokens - (retained >= profile.minTokens ? retained : 0));
   };
-  const priceOf = (alive: number, brokenTokens: number, tokens: number) =>
-    alive * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
+  const rewriteCostOf = (cacheHitProbability: number, brokenTokens: number, tokens: number) =>
+    cacheHitProbability * (profile.write - profile.read) * brokenTokens - profile.write * tokens;
   return removable.flatMap((removal, first) => {
     if (!removal.idle) return [];
     const evicted = removable.slice(first);
     const tokens = evicted.reduce((sum, one) => sum + one.tokens, 0);
     const carryingCost = evicted.filter(({ idle }) => idle).flatMap(({ parts }) => parts)
       .reduce((sum, part) => sum + part.tokens * (carried - (idleSince[part.name] ?? carried)), 0);
-    const warm = alive < 0.1 ? alive : 1;
+    const warm = cacheHitProbability < 0.1 ? cacheHitProbability : 1;
     const from = Math.min(removal.start, ride?.start ?? Infinity);
     return [{
       evicted,
       carryingCost,
       tokens,
       brokenTokens: broken(removal.start),
-      price: priceOf(alive, broken(removal.start), tokens),
-      warmPrice: priceOf(warm, broken(removal.start), tokens),
-      wholePrice: priceOf(warm, broken(from), tokens + (ride?.tokens ?? 0)),
+      rewriteCost: rewriteCostOf(cacheHitProbability, broken(removal.start), tokens),
+      warmPrice: rewriteCostOf(warm, broken(removal.start), tokens),
+      wholePrice: rewriteCostOf(warm, broken(from), tokens + (ride?.tokens ?? 0)),
     }];
   });
 }
@@ -296,8 +313,8 @@ Deno.test("decide() takes the largest of all paid and allowed cuts, and reports 
     removals(10_000),
     fc.record({
       carried: fc.nat(3),
-      alive: fc.constantFrom(0, 0.05, 0.1, 0.3, 1),
-      allowedPrice: fc.constantFrom(-100, 0, 500, 2_000, Infinity),
+      cacheHitProbability: fc.constantFrom(0, 0.05, 0.1, 0.3, 1),
+      allowedRewriteCost: fc.constantFrom(-100, 0, 500, 2_000, Infinity),
       cachedTokens: fc.nat(10_000),
       ride: fc.option(fc.record({ start: fc.nat(10_000), tokens: fc.integer({ min: -300, max: 300 }) }), {
         nil: undefined,
@@ -317,14 +334,15 @@ Deno.test("decide() takes the largest of all paid and allowed cuts, and reports 
         profile: prices,
       };
       const cuts = options.isHeld ? [] : everyCut(situation);
-      const paid = cuts.filter(({ carryingCost, price, warmPrice }) =>
-        carryingCost >= price && (carryingCost > 0 || warmPrice <= 0)
+      const paid = cuts.filter(({ carryingCost, rewriteCost, warmPrice }) =>
+        carryingCost >= rewriteCost && (carryingCost > 0 || warmPrice <= 0)
       );
       const bought = paid.find(({ wholePrice }) =>
-        !options.stopped && wholePrice <= Math.max(0, options.allowedPrice)
+        !options.stopped && wholePrice <= Math.max(0, options.allowedRewriteCost)
       );
       const cheapest = cuts.toReversed().reduce<typeof cuts[number] | undefined>(
-        (best, cut) => best && best.carryingCost - best.price > cut.carryingCost - cut.price ? best : cut,
+        (best, cut) =>
+          best && best.carryingCost - best.rewriteCost > cut.carryingCost - cut.rewriteCost ? best : cut,
         undefined,
       );
       const [reported, cause] = bought
@@ -338,11 +356,11 @@ Deno.test("decide() takes the largest of all paid and allowed cuts, and reports 
         decided.decision && { ...decided.decision },
         reported && {
           cause: cause as "wait",
-          alive: options.alive,
+          cacheHitProbability: options.cacheHitProbability,
           tokens: reported.tokens,
           brokenTokens: reported.brokenTokens,
           carryingCost: reported.carryingCost,
-          price: reported.price,
+          rewriteCost: reported.rewriteCost,
         },
       );
     },
@@ -353,7 +371,7 @@ Deno.test("decide() empties a full window at the lowest cost per freed token, of
   fc.assert(fc.property(
     removals(10_000),
     fc.record({
-      alive: fc.constantFrom(0, 0.3, 1),
+      cacheHitProbability: fc.constantFrom(0, 0.3, 1),
       cachedTokens: fc.nat(10_000),
       windowTokens: fc.integer({ min: 3_000, max: 14_000 }),
       windowUse: fc.option(fc.integer({ min: 8_000, max: 14_000 }), { nil: undefined }),
@@ -385,7 +403,8 @@ Deno.test("decide() empties a full window at the lowest cost per freed token, of
               const freed = chosen.reduce((sum, { tokens }) => sum + tokens, 0);
               const loss = chosen.reduce((sum, one) => sum + one.loss, 0);
               const broken = Math.max(0, options.cachedTokens - behind[0]!.start - freed);
-              const cost = (options.alive * (profile.write - profile.read) * broken + loss) / freed;
+              const cost = (options.cacheHitProbability * (profile.write - profile.read) * broken + loss) /
+                freed;
               if (freed >= needed && cost < best.cost) best = { cost, removals: chosen };
             }
           }
@@ -412,9 +431,9 @@ Deno.test("fullFromTokens() leaves an emptied window a tenth to fill again, and 
   assertEquals([from(16_000, 14_000), from(16_000, 15_900)], [15_000, 15_000]);
 });
 
-Deno.test("isSurelyCold() and reckonedAlive() count a cache from a probability of a tenth on", () => {
+Deno.test("isSurelyCold() and assumedHitProbability() count a cache from a probability of a tenth on", () => {
   assertEquals([0, 0.099, 0.1, 1].map(isSurelyCold), [true, true, false, false]);
-  assertEquals([0, 0.099, 0.1, 1].map(reckonedAlive), [0, 0.099, 1, 1]);
+  assertEquals([0, 0.099, 0.1, 1].map(assumedHitProbability), [0, 0.099, 1, 1]);
 });
 
 Deno.test("howMany() formats one thing or several", () => {
@@ -424,7 +443,8 @@ Deno.test("howMany() formats one thing or several", () => {
 Deno.test("decide() empties a full window to exactly six tenths if possible", () => {
   const removals = [removal(1_000, 1_000), removal(3_000, 3_000)];
   const evicted = (windowTokens: number) =>
-    decide({ ...warm, removals, isHeld: true, alive: 0, windowTokens, fullFrom: 9_000 }).evicted.length;
+    decide({ ...warm, removals, isHeld: true, cacheHitProbability: 0, windowTokens, fullFrom: 9_000 }).evicted
+      .length;
   // All 4,000 leave 6,000, which is six tenths of the first.
   assertEquals([evicted(10_000), evicted(9_990)], [2, 1]);
   assertEquals(

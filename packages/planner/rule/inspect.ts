@@ -22,7 +22,7 @@ import {
   tokenScale,
   toolKinds,
 } from "../cache/prompt_size.ts";
-import { type Idle, nextPing, type Ping } from "../clock/clock.ts";
+import { type Idle, type KeepAliveRequest, nextKeepAlive } from "../clock/clock.ts";
 import { RECALL_TOOL } from "@tare/prune";
 import { currentProfile, currentWindow, type Profile, profileNamed, withoutCache } from "../providers.ts";
 import { ingested } from "../ingestion/ingested.ts";
@@ -45,14 +45,14 @@ import {
 } from "../edits/pin.ts";
 import type { Edit } from "../edits/edit.ts";
 import {
-  type AloneRequest,
+  baselineCallOf,
+  type BaselineRequest,
   bookCall,
   type BookCallOptions,
-  callAlone,
   forkAccount,
   NEW_SESSION,
   type PlannerState,
-  predictAlone,
+  predictBaseline,
   promptCost,
   type RecordedPlan,
   recordKeepAlive,
@@ -60,7 +60,7 @@ import {
   UNREAD_CALLS,
 } from "../ledger/ledger.ts";
 import { USUAL_COMPACTION } from "../agents.ts";
-import type { LedgerEntry, PingEntry, PingSent, PromptShares } from "../ledger/entry.ts";
+import type { KeepAliveEntry, LedgerEntry, PromptShares, SentKeepAlive } from "../ledger/entry.ts";
 import {
   type FlatSessionOptions,
   type PromptCall,
@@ -70,24 +70,24 @@ import {
 } from "../prompt_session.ts";
 import { findRemovals, Standings, type Step } from "../retention/retention.ts";
 import {
+  assumedHitProbability,
   type Decided,
   fullFromTokens,
   type FullWindow,
   isSurelyCold,
-  reckonedAlive,
   type Situation,
   WINDOW_SHARE,
 } from "./decide.ts";
 
 const LONG_SHARE = 0.5;
 
-export interface LookRequest
+export interface InspectionRequest
   extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "evictNow"> {
   readonly edits: readonly Edit[];
   readonly emptiedTokens?: number | undefined;
 }
 
-export interface Look {
+export interface InspectionResult {
   readonly layout: Layout;
   readonly activeStart: number;
   readonly steps: readonly Step[];
@@ -100,12 +100,12 @@ export interface Look {
   readonly size: PromptSize;
   readonly kinds: ByKind;
   readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
-  readonly alone: AloneRequest;
+  readonly baseline: BaselineRequest;
   readonly wishes: Wishes;
   readonly isFree: boolean;
 }
 
-export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
+export interface RewriteRequest extends InspectionRequest, Pick<PromptCall, "signal" | "progress"> {
   readonly truncated: readonly number[];
   readonly recall: boolean;
   readonly fullWindow: FullWindow;
@@ -202,9 +202,9 @@ export class KnownSession {
 
   get #cachingProfile(): Profile {
     const known = currentProfile(this.#options.profile);
-    const { recognised } = this.account;
-    return recognised !== undefined && (known.name === "none" || known.writes)
-      ? profileNamed(recognised)
+    const { recognized } = this.account;
+    return recognized !== undefined && (known.name === "none" || known.writes)
+      ? profileNamed(recognized)
       : known;
   }
 
@@ -294,7 +294,10 @@ export class KnownSession {
    * @param all Whether to find everything evictable, not only seen messages that cost more than they are
    * worth.
    */
-  look(request: LookRequest, { all = request.evictNow }: { readonly all?: boolean | undefined } = {}): Look {
+  inspection(
+    request: InspectionRequest,
+    { all = request.evictNow }: { readonly all?: boolean | undefined } = {},
+  ): InspectionResult {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
     const { countTokens, lossLimit, dryRun = false } = this.#options;
@@ -309,7 +312,7 @@ export class KnownSession {
     const promptTokens = toolTokens + layout.tokens;
 
     const predicted = this.#predict(visibleTools, request);
-    const { alive } = predicted;
+    const { cacheHitProbability } = predicted;
     const theirs = scaled(scale, promptTokens);
     const cachedTokens = servedOf(profile, scale, { promptTokens: theirs, ...predicted });
     const kinds = plus(layout.kinds, toolKinds(visibleTools, countTokens));
@@ -352,10 +355,10 @@ export class KnownSession {
       })
       : undefined;
 
-    const reckoned = reckonedAlive(alive);
+    const reckoned = assumedHitProbability(cacheHitProbability);
     const cost = promptCost(profile, { promptTokens: theirs, cachedTokens: reckoned * cachedTokens });
-    const alone = this.#alone(request);
-    const { resend } = callAlone(account.compacted, alone, {
+    const baseline = this.#baseline(request);
+    const { resend } = baselineCallOf(account.compacted, baseline, {
       profile,
       scale,
       windowTokens,
@@ -365,10 +368,11 @@ export class KnownSession {
       sent: account.sent,
       usage: { promptTokens: theirs, cachedTokens: reckoned * cachedTokens },
       countedTokens: promptTokens,
-      alive: reckoned,
-      aliveOf: (sent) =>
-        reckonedAlive(
-          cacheStateOf(sent, { profile, cacheLifetime: account.cacheLifetime, nowMs: request.nowMs }).alive,
+      cacheHitProbability: reckoned,
+      hitProbabilityOf: (sent) =>
+        assumedHitProbability(
+          cacheStateOf(sent, { profile, cacheLifetime: account.cacheLifetime, nowMs: request.nowMs })
+            .cacheHitProbability,
         ),
     });
     return {
@@ -386,7 +390,7 @@ export class KnownSession {
         profile,
         promptTokens: theirs,
         cachedTokens,
-        alive,
+        cacheHitProbability,
         windowTokens,
         windowUse,
         fullFrom,
@@ -394,27 +398,28 @@ export class KnownSession {
         carried: account.carried,
         idleSince: account.idleSince,
         ride,
-        allowedPrice:
+        allowedRewriteCost:
           (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
           account.paid - cost,
         stopped: account.stopped || this.#options.forget === "nothing",
         // A fork's start is cached for its parent, so rewriting waits until it was read. For a history seen
         // first, it is unknown which parts its model uses and which are cached.
-        isHeld: account.forked && !isSurelyCold(alive) ||
+        isHeld: account.forked && !isSurelyCold(cacheHitProbability) ||
           account.sent.length === 0 &&
-            (profile.read < profile.write || scale.perToken * alone.wholeTokens > LONG_SHARE * windowTokens),
+            (profile.read < profile.write ||
+              scale.perToken * baseline.wholeTokens > LONG_SHARE * windowTokens),
         isRequested: request.evictNow,
       },
-      alone,
+      baseline,
       wishes,
-      isFree: ride !== undefined && (isSurelyCold(alive) || cachedTokens <= ride.start),
+      isFree: ride !== undefined && (isSurelyCold(cacheHitProbability) || cachedTokens <= ride.start),
     };
   }
 
-  lookAside(request: LookRequest): Look {
+  inspectAside(request: InspectionRequest): InspectionResult {
     const account = this.#account;
     const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
-    return known.look(request, { all: true });
+    return known.inspection(request, { all: true });
   }
 
   copy(): KnownSession {
@@ -426,12 +431,12 @@ export class KnownSession {
     this.#account = { ...this.#account, compacted: NEW_SESSION.compacted };
   }
 
-  servedAlone(call: Pick<AloneRequest, "model" | "tools" | "ownTokens">, nowMs: number): number {
+  baselineServed(call: Pick<BaselineRequest, "model" | "tools" | "ownTokens">, nowMs: number): number {
     const { profile } = this;
     const { sent, cacheLifetime } = this.#account;
-    const { sharedTokens } = predictAlone(call, {
+    const { sharedTokens } = predictBaseline(call, {
       ...{ sent, nowMs, countTokens: this.#options.countTokens, scale: tokenScale(this.#account.counted) },
-      aliveOf: (one) => cacheStateOf(one, { profile, cacheLifetime, nowMs }).alive,
+      hitProbabilityOf: (one) => cacheStateOf(one, { profile, cacheLifetime, nowMs }).cacheHitProbability,
     });
     return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
   }
@@ -468,7 +473,7 @@ export class KnownSession {
       lossLimit,
       windowTokens: this.windowOf(plan.request.model),
       habit: compaction,
-      observes: dryRun,
+      dryRun: dryRun,
     });
     this.#account = state;
     const { promptTokens, estimated = false } = { ...usage, ...usage?.firstRead };
@@ -479,17 +484,17 @@ export class KnownSession {
     return entry;
   }
 
-  nextPing(idle: Idle): Ping | undefined {
+  nextKeepAlive(idle: Idle): KeepAliveRequest | undefined {
     const { clock, stopped, waitingTokens } = this.#account;
     const prunes = !stopped && this.#options.forget !== "nothing";
-    return nextPing(clock, idle, { profile: this.profile, prunedTokens: prunes ? waitingTokens : 0 });
+    return nextKeepAlive(clock, idle, { profile: this.profile, prunedTokens: prunes ? waitingTokens : 0 });
   }
 
-  recordKeepAlive(ping: PingSent): PingEntry {
+  recordKeepAlive(request: SentKeepAlive): KeepAliveEntry {
     const { dryRun = false } = this.#options;
-    const { state, entry } = recordKeepAlive(this.#account, ping, {
+    const { state, entry } = recordKeepAlive(this.#account, request, {
       profile: this.profile,
-      observes: dryRun,
+      dryRun: dryRun,
     });
     this.#account = state;
     return entry;
@@ -550,7 +555,7 @@ export class KnownSession {
 
   #predict(
     tools: readonly ToolDefinition[],
-    { nowMs, model }: Pick<LookRequest, "nowMs" | "model">,
+    { nowMs, model }: Pick<InspectionRequest, "nowMs" | "model">,
   ): Prediction {
     const { profile } = this;
     const { sent, cacheLifetime } = this.#account;
@@ -558,7 +563,7 @@ export class KnownSession {
     return predict(sent, { profile, cacheLifetime, nowMs, model, tools, countTokens });
   }
 
-  #alone({ model, tools, messages, replyTokens, deferred }: LookRequest): AloneRequest {
+  #baseline({ model, tools, messages, replyTokens, deferred }: InspectionRequest): BaselineRequest {
     const { countTokens } = this.#options;
     const layout = this.#layout;
     const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
@@ -655,7 +660,7 @@ const REMEMBERED_SIZES = 4;
 const SMALLER_SHARE = 0.8;
 
 export function staysAsItIs(
-  { evicted, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: Look & Decided,
+  { evicted, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: InspectionResult & Decided,
   { fullWindow, relievesWindow }: { readonly fullWindow: FullWindow; readonly relievesWindow: boolean },
 ): boolean {
   const isReported =
@@ -666,7 +671,7 @@ export function staysAsItIs(
 }
 
 export function planAsItIs(
-  prompt: Look & Decided,
+  prompt: InspectionResult & Decided,
   request: RewriteRequest,
   options: Pick<FlatSessionOptions, "countTokens">,
 ): Plan {
@@ -680,8 +685,18 @@ export function planAsItIs(
 }
 
 export function planOf(
-  { alone, predicted, promptTokens, situation, layout, activeStart, visibleTools, toolTokens, size, kinds }:
-    Look,
+  {
+    baseline,
+    predicted,
+    promptTokens,
+    situation,
+    layout,
+    activeStart,
+    visibleTools,
+    toolTokens,
+    size,
+    kinds,
+  }: InspectionResult,
   done: Done,
   { request, countTokens }: Pick<FlatSessionOptions, "countTokens"> & { readonly request: RewriteRequest },
 ): Plan {
@@ -705,7 +720,7 @@ export function planOf(
       all: toolsBefore + layout.fullTokens - promptTokens,
       schemas: toolsBefore - toolTokens,
     }),
-    alone,
+    baseline,
     isWhole: allEdits.length === 0 && layout.ownTokens === layout.fullTokens && !request.deferred,
     predicted,
     stable: layout.stableWithin(predicted.sharedTokens - toolTokens, [

@@ -243,15 +243,15 @@ Deno.test("baseline: contains deferred definitions, and no call that only looks 
     const { planner: { resend } } = session.state as { readonly planner: { readonly resend: number } };
     return [entry.baselineCostUnits, resend] as const;
   };
-  const [without, resend] = await costs();
+  const [baseline, resend] = await costs();
   const [withoutDeferring, resendDeferred] = await costs({ tokens: 5_000, isDetour: false });
-  assertAlmostEquals(withoutDeferring - without, 5_000 * profile.write, 1);
+  assertAlmostEquals(withoutDeferring - baseline, 5_000 * profile.write, 1);
   assertAlmostEquals(resendDeferred - resend, 5_000 * profile.write, 1);
   assertEquals((await costs({ tokens: 5_000, isDetour: true }))[0], 0);
 });
 
 Deno.test("baseline: contains no call that only follows a recall", async () => {
-  const without = async (name: string) => {
+  const baseline = async (name: string) => {
     const session = make({ profile: profileNamed("openai") });
     const view = await session.view({ messages: [user("Go."), ...step("Seen.", name)], tools: [] }, {
       nowMs: 0,
@@ -259,8 +259,8 @@ Deno.test("baseline: contains no call that only follows a recall", async () => {
     return session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view)!
       .baselineCostUnits;
   };
-  assertEquals(await without("recall"), 0);
-  assertGreater(await without("look"), 0);
+  assertEquals(await baseline("recall"), 0);
+  assertGreater(await baseline("look"), 0);
 });
 
 Deno.test("view() evaluates everything again once its provider's prices change", async () => {

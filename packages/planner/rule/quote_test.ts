@@ -16,13 +16,13 @@ function removal(start: number, tokens: number): Removal {
 }
 
 Deno.test("quotePrompt() returns the cost of a prompt warm and cold, unchanged and rewritten", () => {
-  const prompt = { profile, promptTokens: 20_000, cachedTokens: 16_000, alive: 0.9 };
+  const prompt = { profile, promptTokens: 20_000, cachedTokens: 16_000, cacheHitProbability: 0.9 };
   const asIs = { promptTokens: 20_000, cachedTokens: 16_000, warmCostUnits: 6_600, coldCostUnits: 25_000 };
-  assertEquals(quotePrompt([], prompt), { asIs, rewritten: asIs, alive: 0.9 });
+  assertEquals(quotePrompt([], prompt), { asIs, rewritten: asIs, cacheHitProbability: 0.9 });
   assertEquals(quotePrompt([removal(4_000, 3_000.4), removal(9_000, 6_000)], prompt), {
     asIs,
     rewritten: { promptTokens: 11_000, cachedTokens: 4_000, warmCostUnits: 9_150, coldCostUnits: 13_750 },
-    alive: 0.9,
+    cacheHitProbability: 0.9,
   });
   const { rewritten } = quotePrompt([removal(18_000, 1_000)], prompt);
   assertEquals(rewritten.cachedTokens, 16_000);
@@ -40,18 +40,18 @@ Deno.test("quotePrompt() differs between rewritten and unchanged prompts by the 
         ...removal(start, tokens),
         idle: at === 0,
       }));
-      const prompt = { profile, promptTokens: 20_000, cachedTokens, alive: 1 };
+      const prompt = { profile, promptTokens: 20_000, cachedTokens, cacheHitProbability: 1 };
       const { asIs, rewritten } = quotePrompt(removals, prompt);
       const { decision } = decide({
         ...prompt,
         removals,
         carried: 0,
         idleSince: {},
-        allowedPrice: Infinity,
+        allowedRewriteCost: Infinity,
         stopped: false,
         windowTokens: Infinity,
       });
-      assertAlmostEquals(rewritten.warmCostUnits - asIs.warmCostUnits, decision?.price ?? 0);
+      assertAlmostEquals(rewritten.warmCostUnits - asIs.warmCostUnits, decision?.rewriteCost ?? 0);
     },
   ));
 });
@@ -82,7 +82,7 @@ Deno.test("quote() returns the result of view() and sent() for the call, and cha
   }
   const now = { nowMs: 0 };
   const first = session.quote({ messages, tools: [] }, now);
-  assertEquals([first.alive, first.asIs.cachedTokens, archived], [0, 0, []]);
+  assertEquals([first.cacheHitProbability, first.asIs.cachedTokens, archived], [0, 0, []]);
   const evictingNow = { ...now, evictNow: true };
   const { rewrites: [rewrite], promptTokens } = await session.view({ messages, tools: [] }, evictingNow);
   assert(rewrite);
@@ -93,7 +93,7 @@ Deno.test("quote() returns the result of view() and sent() for the call, and cha
 
   const { state } = session;
   messages.push({ role: "assistant", content: "ok" });
-  const { asIs, alive } = session.quote({ messages, tools: [] }, now);
+  const { asIs, cacheHitProbability } = session.quote({ messages, tools: [] }, now);
   assertEquals(session.state, state);
   await session.view({ messages, tools: [] }, now);
   const sent = session.sent({
@@ -101,7 +101,7 @@ Deno.test("quote() returns the result of view() and sent() for the call, and cha
     cachedTokens: asIs.cachedTokens,
     outputTokens: 1,
   });
-  assertEquals([alive > 0.9, sent?.predictedCachedTokens, sent?.costUnits], [
+  assertEquals([cacheHitProbability > 0.9, sent?.predictedCachedTokens, sent?.costUnits], [
     true,
     asIs.cachedTokens,
     asIs.warmCostUnits,

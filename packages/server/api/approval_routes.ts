@@ -12,7 +12,7 @@ export const ANSWER = closed(
     decision: Type.Enum(["allow", "deny", "always"], {
       description:
         "`always` allows calls like this one for the rest of the session: of the same unchanged tool, " +
-        "and of the same command; files that are run or obeyed later need approval again.",
+        "and of the same command; writes to protected paths need approval again.",
     }),
     reason: Type.Optional(Type.String({ maxLength: 10_000, description: "Reason, for the model." })),
   },

@@ -51,14 +51,14 @@ export const MISSES: Readonly<
   not_marked: {
     name: "the client sets too few cache breakpoints",
     isAvoidable: true,
-    remedy: "Tare sets a breakpoint at the end of a continued conversation if the client leaves some over, " +
+    remedy: "Tare sets a breakpoint at the end of a continued conversation if the client leaves one free,  " +
       "and at Anthropic if it sets none; not in a dry run. Otherwise set one at the last message " +
       "(cache_control).",
   },
   routed: {
     name: "served by another machine",
     isAvoidable: true,
-    remedy: "Tare names the conversation to providers that are known to accept it (prompt_cache_key). For " +
+    remedy: "Tare sends a key per conversation to providers that accept one (prompt_cache_key). For  " +
       "others, contact the provider.",
   },
   expired_tool: {

@@ -144,9 +144,8 @@ export function promptRoutes(registry: ServerSessions) {
       path: "/sessions/{id}/keep_alive",
       operationId: "keepAlive",
       summary:
-        "Keeps the cache of the session's newest prompt alive while it is idle, by requests at a cost: " +
-        "as long as they pay, and at most for this time. Each request ends it; it resumes afterwards if " +
-        "time remains.",
+        "Keeps the cache of the session's newest prompt alive while the session is idle, by paid requests: " +
+        "for at most this time, also if they cost more than they save. A call interrupts this until its end.",
       body: KEEP_ALIVE,
       responses: {
         200: json("Until when.", KEEP_ALIVE_RESPONSE),

@@ -75,10 +75,16 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   const session = await newSession(handler);
   await play(handler, session, "abcd");
   const before = [
-    ...["message-0 alive", "message-1 alive", "message-2 evicted", "message-3 evicted", "line-0 alive"],
-    ...["message-4 alive", "message-5 alive", "message-6 evicted", "message-7 evicted", "line-1 alive"],
-    ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 elided", "message-12 alive"],
-    ...["message-13 alive", "message-14 alive", "message-15 alive", "message-16 alive"],
+    ...["message-0 visible", "message-1 visible", "message-2 evicted", "message-3 evicted", "line-0 visible"],
+    ...["message-4 visible", "message-5 visible", "message-6 evicted", "message-7 evicted", "line-1 visible"],
+    ...[
+      "message-8 visible",
+      "message-9 visible",
+      "message-10 visible",
+      "message-11 replaced",
+      "message-12 visible",
+    ],
+    ...["message-13 visible", "message-14 visible", "message-15 visible", "message-16 visible"],
   ];
   assertEquals(await standing(handler, session), before);
   const ask = async (body: object) => (await call(handler, "POST", `${session}/pins`, body)).body;
@@ -102,10 +108,16 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   await play(handler, session, "e");
   assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "done" })));
   assertEquals((await standing(handler, session)).slice(0, 17), [
-    ...["message-0 alive", "message-1 alive", "message-2 alive", "message-3 alive"],
-    ...["message-4 alive", "message-5 alive", "message-6 evicted", "message-7 evicted", "line-0 alive"],
-    ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 alive", "message-12 alive"],
-    ...["message-13 alive", "message-14 alive", "message-15 elided"],
+    ...["message-0 visible", "message-1 visible", "message-2 visible", "message-3 visible"],
+    ...["message-4 visible", "message-5 visible", "message-6 evicted", "message-7 evicted", "line-0 visible"],
+    ...[
+      "message-8 visible",
+      "message-9 visible",
+      "message-10 visible",
+      "message-11 visible",
+      "message-12 visible",
+    ],
+    ...["message-13 visible", "message-14 visible", "message-15 replaced"],
   ]);
   const rewritesOf = (await callsOf(handler, session)).flatMap(({ number, rewrites }) =>
     rewrites.filter(({ pins }) => pins).map(({ mechanism, removed, pins }) => ({
@@ -128,7 +140,7 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   const visible = await standing(handler, session);
   assertEquals(
     visible.filter((one) => /^message-(3|11|15) /.test(one)),
-    ["message-3 alive", "message-11 alive", "message-15 evicted"],
+    ["message-3 visible", "message-11 visible", "message-15 evicted"],
   );
   assertEquals(await standing(twin, session), visible);
   assert(requests.at(-1)?.includes(`1 ${LONG}`));
@@ -139,7 +151,7 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   assertEquals((await standing(handler, session)).slice(2, 5), [
     "message-2 evicted",
     "message-3 evicted",
-    "line-0 alive",
+    "line-0 visible",
   ]);
   assertEquals((await pinsOf(handler, session)).map(({ place }) => place), [11, 15]);
 });
@@ -156,7 +168,8 @@ Deno.test("promptRoutes() return a block's current and original text, paginated"
   const begins = { title: about.title.slice(0, 12), subject: about.subject?.slice(0, 12) };
   assertEquals({ ...about, ...begins }, {
     ...{ id: "message-3", kind: "message", role: "tool", tool: "echo", subject: "1 word word ", place: 3 },
-    ...{ tokens: 21, originalTokens: 5_005, state: "elided", pin: null, title: "1 word word " },
+    ...{ tokens: 21, originalTokens: 5_005, state: "replaced", pin: null, title: "1 word word " },
+    mayPin: ["retain", "evict"],
   });
   assertMatch(now!.text, /^\[elided: echo result, 20002 bytes; recall with ref [0-9a-f]{16}\]$/);
   assertEquals([original!.text, original!.offset, original!.chars], [`1 ${LONG}`, 0, 20_002]);
@@ -211,8 +224,8 @@ Deno.test("promptRoutes() return totals that equal the ledger's", async () => {
     [[1, 1, 400, 100, 500], [2, 2, 400, 100, 500], [3, 3, 400, 100, 500]],
   );
   assertEquals([all.calls, today.calls, groups.planned.sessions, groups.holdout.sessions], [3, 1, 1, 0]);
-  assertEquals(sum(({ without }) => without!.costUnits), all.baselineCostUnits);
-  assertAlmostEquals(sum(({ without }) => without!.usd), all.baselineUsd);
+  assertEquals(sum(({ baseline }) => baseline!.costUnits), all.baselineCostUnits);
+  assertAlmostEquals(sum(({ baseline }) => baseline!.usd), all.baselineUsd);
   assertEquals(sum(({ resendCostUnits }) => resendCostUnits), all.resendCostUnits);
   const page = await get<{ readonly calls: readonly CallReport[]; readonly hasMore: boolean }>(
     handler,
@@ -271,12 +284,12 @@ Deno.test("promptRoutes() quote the evictions of a turn that evicts everything, 
   await play(handler, other, "b");
   const before = async (path: string) => (await standing(handler, path)).slice(1, 5);
   const how = (state: string) => [
-    "message-1 alive",
-    "message-2 alive",
+    "message-1 visible",
+    "message-2 visible",
     `message-3 ${state}`,
-    "message-4 alive",
+    "message-4 visible",
   ];
-  assertEquals([await before(session), await before(other)], [how("elided"), how("alive")]);
+  assertEquals([await before(session), await before(other)], [how("replaced"), how("visible")]);
   const message =
     "Cannot evict now in the background: evictNow is for a turn that begins immediately. Use one of them.";
   assertEquals(
@@ -314,9 +327,24 @@ Deno.test("promptRoutes() refuse invalid pins with the reason", async () => {
   ) {
     assertEquals((await call(handler, "GET", `${session}/${route}?${name}=x`)).status, 400);
   }
+  // Reported exactly as accepted.
+  const accepts = async (handler: HttpAgent, session: string) => {
+    const { blocks } = await get<PromptReport>(handler, `${session}/prompt`);
+    for (const { place, mayPin } of blocks) {
+      const statuses = await Promise.all(
+        (["retain", "evict"] as const).map(async (wish) =>
+          [wish, (await call(handler, "POST", `${session}/pins`, { place, wish })).status] as const
+        ),
+      );
+      assertEquals(statuses.flatMap(([wish, status]) => status === 200 ? [wish] : []), mayPin);
+    }
+    return [...new Set(blocks.map(({ mayPin }) => mayPin.join()))].sort();
+  };
+  assertEquals(await accepts(handler, session), ["", "retain", "retain,evict"]);
   const classic = agent(echoing().model, { policy: "classic" });
   const other = await newSession(classic);
   await play(classic, other, "a");
+  assertEquals(await accepts(classic, other), [""]);
   const unable = "the policy classic has no pins. Use the policy planner";
   assertEquals(
     await refused(classic, "POST", `${other}/pins`, { place: 3, wish: "retain" }),
@@ -364,7 +392,7 @@ Deno.test("promptRoutes() estimate the cost of results, and return which may be 
   assertEquals(turns.map(({ turn, calls }) => [turn, calls]).sort(), [[1, 2], [2, 2]]);
   assertEquals(tools.map(({ key, results }) => [key, results]), [["echo", 2]]);
   assertEquals(subjects.map(({ key }) => key.slice(0, 6)).sort(), ["1 word", "3 word"]);
-  assertEquals(results.map(({ place, state }) => [place, state]).sort(), [[3, "elided"], [7, "alive"]]);
+  assertEquals(results.map(({ place, state }) => [place, state]).sort(), [[3, "replaced"], [7, "visible"]]);
   assertEquals(carried.map(({ place, pin }) => [place, pin]), [[7, null]]);
   const [newest] = carried;
   assertEquals(newest!.calls, 1);

@@ -57,7 +57,7 @@ const CALL = closed({
   costUnits: NUMBER,
   usd: orNull(NUMBER),
   spent: closed({ costUnits: SPENT_ON, usd: orNull(SPENT_ON) }, "Spent"),
-  without: orNull(closed({
+  baseline: orNull(closed({
     ...numbers(["promptTokens", "cachedTokens", "costUnits"]),
     usd: orNull(NUMBER),
     compacts: FLAG,
@@ -121,12 +121,14 @@ export const KEEP_ALIVE_RESPONSE = closed({
   until: Type.String({ format: "date-time", description: "End of keep-alive requests." }),
   maxUsd: Type.Number({
     description:
-      "Highest cost of keep-alive requests until then, in US dollars. They end earlier if they don't pay.",
+      "Highest cost of keep-alive requests until then, in US dollars. They end earlier if the cache is lost.",
   }),
 }, "KeepAliveResponse");
 
+export const MAY_PIN = Type.Array(WISH, { description: "Pins that it accepts." });
+
 export const BLOCK_STATE = Type.Enum([
-  ...["alive", "deduplicated", "elided", "truncated", "summarised", "evicted", "compact"] as const,
+  ...["visible", "deduplicated", "replaced", "truncated", "summarized", "evicted", "compact"] as const,
 ]);
 
 const BLOCK = {
@@ -140,6 +142,7 @@ const BLOCK = {
   originalTokens: COUNT,
   state: BLOCK_STATE,
   pin: orNull(PIN_REPORT),
+  mayPin: MAY_PIN,
   title: TEXT,
 };
 

@@ -252,7 +252,11 @@ export function agentSessionRoutes(sessions: Sessions) {
           closed({
             asIs: QUOTED_PROMPT,
             rewritten: QUOTED_PROMPT,
-            alive: Type.Number({ minimum: 0, maximum: 1, description: "Probability of a cache hit." }),
+            cacheHitProbability: Type.Number({
+              minimum: 0,
+              maximum: 1,
+              description: "Probability of a cache hit.",
+            }),
           }, "Quote"),
         ),
         404: "There is no such session.",

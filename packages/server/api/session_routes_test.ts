@@ -63,15 +63,15 @@ Deno.test("sessionRoutes() quote the next request, before anything is sent and a
   const session = await newSession(handler);
   const quote = async () => (await call(handler, "GET", `${session}/quote`)).body as Quote;
   const first = await quote();
-  assertEquals([first.asIs, first.alive], [first.rewritten, 0]);
+  assertEquals([first.asIs, first.cacheHitProbability], [first.rewritten, 0]);
   assertEquals(first.asIs.coldCostUnits, first.asIs.promptTokens * profile.write);
   await turn(handler, session, "q");
-  const { asIs, rewritten, alive } = await quote();
-  assertEquals(alive > 0.9 && asIs.cachedTokens > 0, true);
+  const { asIs, rewritten, cacheHitProbability } = await quote();
+  assertEquals(cacheHitProbability > 0.9 && asIs.cachedTokens > 0, true);
   assertEquals(asIs.warmCostUnits, promptCost(profile, asIs));
   assertEquals(rewritten.warmCostUnits, promptCost(profile, rewritten));
   assertEquals(rewritten.promptTokens < asIs.promptTokens, true);
-  assertEquals(await quote(), { asIs, rewritten, alive });
+  assertEquals(await quote(), { asIs, rewritten, cacheHitProbability });
 });
 
 Deno.test("sessionRoutes() quote nothing if the policy has no costs", async () => {

@@ -72,10 +72,10 @@ Deno.test(
     assertEquals(
       spend.results.map(({ place, tool, subject, calls, state }) => [place, tool, subject, calls, state]),
       [
-        [2, "read", "a.ts", 3, "alive"],
+        [2, "read", "a.ts", 3, "visible"],
         // It was evicted by the rewrite.
-        [4, "bash", "ls -l", 2, "elided"],
-        [6, "read", "a.ts", 1, "alive"],
+        [4, "bash", "ls -l", 2, "replaced"],
+        [6, "read", "a.ts", 1, "visible"],
       ],
     );
     const units = spend.results.map(({ costUnits }) => costUnits);

@@ -270,12 +270,12 @@ function webhookBody(
 }
 
 function deliveryBody(delivery: StoredDelivery): Static<typeof DELIVERY> {
-  const { id, sessionId, madeAtMs, dueAtMs } = delivery;
+  const { id, sessionId, createdAtMs, dueAtMs } = delivery;
   const { type, status, attempts } = valueOf(delivery);
   return {
     ...{ id, type, status },
     ...(sessionId !== undefined && { session: sessionId }),
-    createdAt: isoOf(madeAtMs),
+    createdAt: isoOf(createdAtMs),
     ...(dueAtMs !== undefined && { nextAttemptAt: isoOf(dueAtMs) }),
     attempts: attempts.map(({ atMs, ...outcome }) => ({ at: isoOf(atMs), ...outcome })),
   };

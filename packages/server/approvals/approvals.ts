@@ -31,7 +31,7 @@ interface Closing {
     & ApprovalEvent
     & Required<Pick<ApprovalEvent, "approvalId" | "requestedAtMs" | "expiresAtMs">>
   )[];
-  readonly asks?: WaitingTurn | undefined;
+  readonly pendingApproval?: WaitingTurn | undefined;
 }
 
 export function takeDecisions(
@@ -67,11 +67,11 @@ export function abandonTurn(
  */
 export function openTurn(
   { input, results, decisions, budget }: Pick<TurnRequest, "input" | "results" | "decisions" | "budget">,
-  { id, history, questions, asks }: {
+  { id, history, questions, pendingApproval }: {
     readonly id: string;
     readonly history: readonly Message[];
     readonly questions: SessionApprovals;
-    readonly asks: WaitingTurn | undefined;
+    readonly pendingApproval: WaitingTurn | undefined;
   },
 ): Opening {
   if (decisions) {
@@ -79,7 +79,7 @@ export function openTurn(
     const answered = answeredCalls(after.pending, openCalls(history));
     return {
       ...{ events: decisions, answers: [], answered, always: after.always },
-      ...{ budget: asks?.budget, spent: asks?.spent },
+      ...{ budget: pendingApproval?.budget, spent: pendingApproval?.spent },
     };
   }
   if (input === undefined && openApprovals(questions).length > 0) throw stillPending(id);
@@ -108,7 +108,7 @@ export function closeTurn(
       requestedAtMs,
       expiresAtMs,
     })),
-    asks: events.length === 0
+    pendingApproval: events.length === 0
       ? undefined
       : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
   };

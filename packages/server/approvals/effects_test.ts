@@ -156,7 +156,7 @@ Deno.test("judgeBy() allows no access to a path whose target has changed since",
   });
 });
 
-Deno.test("judgeBy() excludes files that are run or obeyed later from broad rules, not from rules that name them", async () => {
+Deno.test("judgeBy() excludes files that are run or followed later from broad rules, not from rules that name them", async () => {
   await workspace(async ({ given, real }) => {
     const args = { path: "docs/a.txt", content: "" };
     const { yes } = judged(given, []);
@@ -187,7 +187,7 @@ Deno.test("judgeBy() excludes files that are run or obeyed later from broad rule
     assertEquals(await always.decide("write_file", { path: "docs/b.txt", content: "" }), "allow");
     const verdict = await always.judgement("write_file", { path: "docs/hooks/post-checkout", content: "" });
     assertEquals(verdict.decision === "ask" && [verdict.why, verdict.effects?.writes], [
-      ".git/hooks/post-checkout may be run or obeyed later without approval.",
+      ".git/hooks/post-checkout may be run or followed later without approval.",
       [join(real, hook)],
     ]);
     const exact: ApprovalRule[] = [{ tool: "write_file", paths: [hook], decision: "allow" }];

@@ -122,7 +122,7 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
     const why = !isRequested
       ? undefined
       : unnamed
-      ? `${unnamed.display} may be run or obeyed later without approval.`
+      ? `${unnamed.display} may be run or followed later without approval.`
       : changeOf(call, alike) ?? found.find(({ why }) => why !== undefined)?.why;
     return {
       decision: isRequested ? "ask" : "allow",
@@ -325,7 +325,7 @@ function beyondOf(
       : undefined;
     const found = describeSideEffect(words, allowed) ??
       (outside && `${outside.display} is outside the workspace.`) ??
-      (protectedPlace && `${protectedPlace.display} may be run or obeyed later without approval.`);
+      (protectedPlace && `${protectedPlace.display} may be run or followed later without approval.`);
     if (found === undefined) return NOTHING;
     why ??= found;
   }

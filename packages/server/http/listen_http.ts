@@ -11,7 +11,7 @@ import { Duplex } from "node:stream";
 
 /** Limits for slow clients. */
 export interface ConnectionLimits {
-  /** One more replaces the one that has kept the server waiting longest. */
+  /** Limit; a further connection replaces the one that has kept the server waiting longest. */
   readonly maxConnections: number;
   /** Milliseconds without a request's head or a reader, after which a connection is closed. */
   readonly idleMs: number;

@@ -274,8 +274,8 @@ const UNKNOWN =
 
 for (
   const [unknownOutcome, name, first, ran] of [
-    ["tell", "act", UNKNOWN, ["act", "look"]],
-    ["tell", "look", "look ran", ["look", "act", "look"]],
+    ["report", "act", UNKNOWN, ["act", "look"]],
+    ["report", "look", "look ran", ["look", "act", "look"]],
     ["repeat", "put", "put ran", ["put", "act", "look"]],
     ["repeat", "act", UNKNOWN, ["act", "look"]],
   ] as const

@@ -544,7 +544,7 @@ export class AgentSession {
       if (this.questions.length === 0) return false;
       const { events, answers } = abandonTurn(this.#approvals, this.#history, { by: "cancel" });
       await this.#commit(events, {
-        ended: { asks: undefined },
+        ended: { pendingApproval: undefined },
         committed: () => {
           this.#history = [...this.#history, ...answers];
           this.#release({ waiting: this.#waiting });
@@ -634,12 +634,12 @@ export class AgentSession {
     return await this.#play({ input, ...given }, {
       ...{ before, opening, release: giveBack ?? this.#needs.environment.takeSlot() },
       begin: (committed) => {
-        const { asks, ...totals } = this.totals;
+        const { pendingApproval, ...totals } = this.totals;
         const queued = this.#queued.filter((one) => one.id !== id);
         this.#isBegun = true;
         return this.#append([...opening.events, start], {
           title: this.title || firstWords(input && userWords({ role: "user", content: input })),
-          ...(asks && { totals }),
+          ...(pendingApproval && { totals }),
           states: { ...(turn && { turn }), ...(id !== undefined && queueStates(queued)) },
           records: keep?.("starts") ?? [],
           committed: () => {
@@ -772,21 +772,22 @@ export class AgentSession {
   }
 
   #recordKeepAlive(cost: TurnLedger): void {
-    this.#account?.pinged(cost);
+    this.#account?.keepAliveLedger(cost);
     this.#needs.environment.keys?.paid(this.by, cost.usd ?? 0);
     const inTurn = this.#account !== undefined;
     const prompt = this.#prompt;
     const store = async () => {
       // A prompt that was read again since doesn't include the cost.
       if (prompt !== this.#prompt) return;
-      const { ledger, pinged = EMPTY_LEDGER, asks } = this.totals;
+      const { ledger, keepAliveLedger = EMPTY_LEDGER, pendingApproval } = this.totals;
       const totals = {
         ...this.totals,
         days: prompt.conversation.state.days,
         ...(!inTurn && {
           ledger: addLedgers(ledger, cost),
-          pinged: addLedgers(pinged, cost),
-          ...(asks && { asks: { ...asks, spent: addLedgers(asks.spent, cost) } }),
+          keepAliveLedger: addLedgers(keepAliveLedger, cost),
+          ...(pendingApproval &&
+            { pendingApproval: { ...pendingApproval, spent: addLedgers(pendingApproval.spent, cost) } }),
         }),
       };
       await this.#append([], { totals, value: prompt.state });
@@ -854,9 +855,9 @@ export class AgentSession {
     ]);
     const value = stored.value as PromptState | undefined;
     const known: SessionTotals = { ...NO_TURNS, ...stored.totals as SessionTotals | undefined };
-    const { days, pinged, chosen } = known;
+    const { days, keepAliveLedger, chosen } = known;
     if (chosen) choose(settings, chosen);
-    const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
+    const ledger = keepAliveLedger ? addLedgers(rebuilt.ledger, keepAliveLedger) : rebuilt.ledger;
     const totals = { ...known, ledger, turns: rebuilt.turns };
     const records = stateRecords(id, { totals, steering: [], turn: null });
     if (open) events.addRecovered([], []);
@@ -884,8 +885,8 @@ export class AgentSession {
   }
 
   #opening(request: Parameters<typeof openTurn>[0]): Opening {
-    const { id, history, totals: { asks } } = this;
-    return openTurn(request, { id, history, questions: this.#approvals, asks });
+    const { id, history, totals: { pendingApproval } } = this;
+    return openTurn(request, { id, history, questions: this.#approvals, pendingApproval });
   }
 
   async #refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
@@ -959,11 +960,11 @@ export class AgentSession {
     const { events, subagents } = this;
     const isOpen = end.reason === "tool_calls" || end.reason === "approval";
     const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
-    const { events: put, asks } = closeTurn(pending, {
+    const { events: put, pendingApproval } = closeTurn(pending, {
       ...{ ledger: end.ledger, opening, options: this.#needs.environment },
     });
     const { turns, ledger } = this.totals;
-    const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
+    const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), pendingApproval };
     const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
     const received = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
     await this.#commit([...last, ...received, ...put, { type: "turn_end", ...end, ...whole }], {
@@ -991,9 +992,10 @@ export class AgentSession {
     const next = { ...OWN_TOTALS, title, totals, value, days: totals.days };
     const { records: own, after } = this.#records.change(this.#stored, next);
     // A separate state: sessions that wait for an approval are found by it.
-    const asks = totals.asks !== this.totals.asks && { asks: totals.asks ?? null };
+    const pendingApproval = totals.pendingApproval !== this.totals.pendingApproval &&
+      { pendingApproval: totals.pendingApproval ?? null };
     return log.append(events, {
-      records: [...own, ...stateRecords(id, { ...asks, ...states }), ...records],
+      records: [...own, ...stateRecords(id, { ...pendingApproval, ...states }), ...records],
       committed: () => {
         this.#stored = { ...after, totals };
         this.#approvals = events.reduce(approvalsAfter, this.#approvals);

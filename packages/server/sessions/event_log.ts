@@ -219,7 +219,7 @@ export class EventLog implements OwnedEvents {
 
   async #explain(error: unknown): Promise<never> {
     await this.#removed?.catch(() => {});
-    await this.#followed?.look();
+    await this.#followed?.inspect();
     throw this.#failure ?? error;
   }
 
@@ -227,7 +227,7 @@ export class EventLog implements OwnedEvents {
   #wait(): Promise<void> {
     const followed = this.#followed;
     const changed = this.#changed.promise;
-    if (followed) this.#unwatch ??= followed.watch((seen) => void followed.look(seen));
+    if (followed) this.#unwatch ??= followed.watch((seen) => void followed.inspect(seen));
     return changed;
   }
 

@@ -298,7 +298,7 @@ const GIVEN_UP =
 /** Returns the results that are reported to the model, and the calls that the loop runs. */
 function settleCalls(
   { unanswered, ...cut }: NonNullable<RebuiltHistory["interrupted"]>,
-  { tools, subagents, request: { unattended }, unknownOutcome = "tell", made }:
+  { tools, subagents, request: { unattended }, unknownOutcome = "report", made }:
     & Pick<Required<RecoveryOptions>, "tools" | "subagents">
     & {
       readonly request: StoredTurn;

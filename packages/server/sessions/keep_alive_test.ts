@@ -208,11 +208,11 @@ Deno.test("cache keep-alive: session and turn ledgers contain the cost and estim
     const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
     bills.push(bill());
     assertAlmostEquals(all.costUnits, bill());
-    assertEquals(all.pings, keeps ? 2 : 0);
+    assertEquals(all.keepAliveRequests, keeps ? 2 : 0);
     const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
     assertAlmostEquals(ledger.usd ?? 0, all.usd);
     assertEquals(turnLedger.calls, 2);
-    assert((turnLedger.costUnits ?? 0) > all.pingCostUnits);
+    assert((turnLedger.costUnits ?? 0) > all.keepAliveCostUnits);
     if (keeps) bills.push(all.baselineCostUnits);
     await server.close();
   }
@@ -278,7 +278,7 @@ Deno.test("cache keep-alive: an idle session is kept alive only on request, unti
   // The second request would be after the eight minutes.
   assertEquals(requests, ["call writes", "ping reads"]);
   const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
-  assert(all.pingUsd <= (body as { maxUsd: number }).maxUsd);
+  assert(all.keepAliveUsd <= (body as { maxUsd: number }).maxUsd);
   const { ledger } = (await call(server, "GET", path)).body as { ledger: TurnLedger };
   assertAlmostEquals(ledger.usd ?? 0, all.usd);
   // A requested hour applies, even if its use is improbable.
@@ -345,7 +345,7 @@ Deno.test("cache keep-alive: a server stops it for a session that another server
   await follow(b.server, path, 0);
   const { ledger } = (await call(a.server, "GET", path)).body as { ledger: TurnLedger };
   const { all } = (await call(a.server, "GET", "/tare/v1/overview")).body as Overview;
-  assertEquals(all.pings, 1);
+  assertEquals(all.keepAliveRequests, 1);
   assertAlmostEquals(ledger.usd ?? 0, all.usd);
   assertEquals([a.errors, b.errors], [[], []]);
   await a.server.close();
@@ -366,7 +366,7 @@ Deno.test("cache keep-alive: its cost outlives a restart, which ends it", async 
   assertEquals(again, ledger);
   const { all } = (await call(after.server, "GET", "/tare/v1/overview")).body as Overview;
   assertAlmostEquals(again.usd ?? 0, all.usd);
-  assertEquals(all.pings, 1);
+  assertEquals(all.keepAliveRequests, 1);
   await after.pass(60 * MINUTE);
   assertEquals([after.requests, after.keepAlive.waiting], [["call writes", "ping reads"], 0]);
   await after.server.close();

@@ -79,7 +79,7 @@ Deno.test("update_plan reports invalid steps", async () => {
   );
   assertEquals(results, [
     "The user sees it.",
-    "Cannot keep the plan: 2 steps can't be done out of 1.",
+    "Cannot keep the plan: done is 2, and the number of steps is 1.",
     "Cannot keep the plan: steps and done are both missing.",
     "The user sees it.",
   ]);

@@ -31,12 +31,12 @@ const ACTS = fc.array(
 
 Deno.test("recall returns content evicted from a session's prompt, after any summary, fork and restart", async () => {
   await fc.assert(
-    fc.asyncProperty(ACTS, fc.boolean(), async (acts, summarises) => {
+    fc.asyncProperty(ACTS, fc.boolean(), async (acts, summarizes) => {
       const requests: ModelRequest[] = [];
       let replies: Partial<AssistantMessage>[] = [];
       const model: Model = async function* (request) {
         const isTurn = request.tools.length > 0;
-        if (!isTurn && !summarises) throw new Error("no summary can be had");
+        if (!isTurn && !summarizes) throw new Error("no summary can be had");
         if (isTurn) requests.push(request);
         const reply = isTurn ? replies.shift() : { content: "Files were read." };
         const message: AssistantMessage = { role: "assistant", content: "Well.", ...reply };

@@ -165,7 +165,7 @@ Deno.test("several servers: acknowledged events are not lost, repeated or reorde
       }
       assertEquals(faults, []);
       const { store } = servers[0]!.opening;
-      assertEquals((await store.shared.inspect(id)).holder, "nobody");
+      assertEquals((await store.shared.inspect(id)).holder, "none");
       const { days } = (await store.readState(id, "totals") ?? { days: {} }) as { readonly days: Days };
       const { body } = await call(servers[0]!.handler, "GET", "/tare/v1/overview");
       assertEquals((body as Overview).all, usageTotals.days(days), "totals equal the sessions' own");

@@ -72,11 +72,11 @@ export interface ApprovalOptions {
   /** Time after which a call without an answer is denied, in milliseconds. Default: a day. */
   readonly answerWithinMs?: number;
   /**
-   * Handling of a call that ran when its process ended, so that its outcome is unknown. `tell`: the model is
+   * Handling of a call that ran when its process ended, so that its outcome is unknown. `report`: the model is
    * notified. `ask`: the call needs approval to run again, if a user can give it. `repeat`: it runs again if its tool
-   * is read-only or declares `idempotentHint`; else the model is notified. Default: `tell`.
+   * is read-only or declares `idempotentHint`; else the model is notified. Default: `report`.
    */
-  readonly unknownOutcome?: "tell" | "ask" | "repeat";
+  readonly unknownOutcome?: "report" | "ask" | "repeat";
 }
 
 /** Limits of sessions and turns. */

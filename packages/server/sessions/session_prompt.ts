@@ -1,5 +1,5 @@
 import { CacheKeepAlive } from "@tare/session";
-import { type Pingable, Session } from "@tare/session/internal";
+import { type KeepAliveTarget, Session } from "@tare/session/internal";
 import {
   type CallReport,
   type PromptSnapshot,
@@ -22,7 +22,15 @@ import type {
   Usage,
 } from "@tare/messages";
 import { describeCall, pairCalls, PLAN_TOOL_NAME, planAfter, sameData } from "@tare/messages/internal";
-import type { History, LedgerEntry, Pin, Ping, PromptCall, PromptSession, SessionView } from "@tare/planner";
+import type {
+  History,
+  KeepAliveRequest,
+  LedgerEntry,
+  Pin,
+  PromptCall,
+  PromptSession,
+  SessionView,
+} from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { DELEGATE_TOOL } from "../subagents/subagents.ts";
@@ -30,7 +38,7 @@ import { type OfferState, offerTools, type ToolOffer } from "../turns/session_to
 import { modelFacts, tracedModel } from "../turns/traced_turn.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import type { SessionEvent, SessionNeeds, SessionTotals, TurnPrompt } from "./session_types.ts";
-import { summariseWith } from "./summarise.ts";
+import { summarizeWith } from "./summarize.ts";
 
 /** The stored state that a session's prompts continue from. */
 export interface PromptState {
@@ -47,7 +55,8 @@ interface SessionPromptOptions extends SessionNeeds {
   readonly paid: (cost: TurnLedger) => void;
 }
 
-interface Waits extends Pick<Pingable["idle"], "pending" | "hasCommitted">, Pick<Pingable, "consent"> {}
+interface Waits
+  extends Pick<KeepAliveTarget["idle"], "pending" | "hasCommitted">, Pick<KeepAliveTarget, "consent"> {}
 
 const BYTES_A_TOKEN = 4;
 
@@ -123,9 +132,9 @@ export class SessionPrompt implements TurnPrompt {
         inSlices: Session.inSlices,
         assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       },
-      summarise: async (request) => {
+      summarize: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
-        return await summariseWith(summaryModel(rest), { countTokens, unfinished })(request);
+        return await summarizeWith(summaryModel(rest), { countTokens, unfinished })(request);
       },
     });
     this.conversation = new Session({
@@ -228,26 +237,26 @@ export class SessionPrompt implements TurnPrompt {
       idle: { ...idle, answerBlocks: keepable.answerBlocks },
       bytes: BYTES_A_TOKEN * (this.conversation.state.metrics?.promptTokens ?? 0),
       price: () => rates.price,
-      ping: (type, signal) => this.#ping(keepable, type, signal),
+      send: (type, signal) => this.#sendKeepAlive(keepable, type, signal),
       onRecorded: (entry) => {
         const { usage, atMs } = entry;
         const { promptTokens, cachedTokens, outputTokens } = usage;
-        this.#book(usageTotals.ping(entry, this.#rates), atMs);
+        this.#book(usageTotals.keepAlive(entry, this.#rates), atMs);
         paid({ ...EMPTY_LEDGER, promptTokens, cachedTokens, outputTokens, ...callCost(usage, rates) });
       },
     });
   }
 
-  async #ping(
-    { ping }: KeepablePrompt,
-    type: Ping["type"],
+  async #sendKeepAlive(
+    { keepAliveBytes }: KeepablePrompt,
+    type: KeepAliveRequest["type"],
     signal: AbortSignal,
   ): Promise<Usage | "refused" | undefined> {
     const { exclusively, environment: { store } } = this.#options;
     if (store.shared) await exclusively(() => Promise.resolve());
     signal.throwIfAborted();
     try {
-      return await ping(type, signal);
+      return await keepAliveBytes(type, signal);
     } catch (error) {
       if (error instanceof ModelError && error.code === "bad_request") return "refused";
       throw error;
@@ -419,7 +428,7 @@ function bookCalls(
     if (event.type === "step_end") {
       const { keepAlive } = event.ledger as LedgerEntry | undefined ?? {};
       const atMs = event.atMs ?? nowMs;
-      if (keepAlive) conversation.recordTotals({ pingCreditCostUnits: keepAlive.creditCostUnits }, atMs);
+      if (keepAlive) conversation.recordTotals({ keepAliveCreditCostUnits: keepAlive.creditCostUnits }, atMs);
     }
     if (event.type === "tool_result" && event.made) {
       const { calls, failed, omittedTokens } = event.made;

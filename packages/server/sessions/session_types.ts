@@ -104,8 +104,8 @@ export interface SessionTotals {
   /** Model and effort that were chosen since the creation; absent if none were. */
   readonly chosen?: Chosen | undefined;
   /** Part of the ledger that keep-alive requests between turns cost; absent if there were none. */
-  readonly pinged?: TurnLedger | undefined;
-  readonly asks?: WaitingTurn | undefined;
+  readonly keepAliveLedger?: TurnLedger | undefined;
+  readonly pendingApproval?: WaitingTurn | undefined;
 }
 
 export const OWN_AGENT = "tare";

@@ -127,7 +127,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     });
     store.shared?.listen({
       onRequest: (request) => void this.held.find(request.sessionId)?.ownership.receive(request),
-      gone: () => {
+      onExpired: () => {
         this.#settleAll();
         notifier?.wake();
       },
@@ -366,7 +366,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
    */
   async attend(): Promise<void> {
     await this.#attend();
-    if (this.#options.store.shared) this.#lookAgain();
+    if (this.#options.store.shared) this.#inspectAgain();
   }
 
   async #attend(): Promise<void> {
@@ -377,7 +377,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
     await this.#goOn();
     if (store.shared) await this.#takeLeft(store.shared);
-    for (const { id, value } of await store.sessionsWith("asks")) {
+    for (const { id, value } of await store.sessionsWith("pendingApproval")) {
       const session = this.held.find(id);
       if (!session || store.shared && !session.ownership.isHeld) {
         this.#approvals.set(id, (value as WaitingTurn).untilMs);
@@ -396,12 +396,12 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     this.#freed();
   }
 
-  #lookAgain(): void {
+  #inspectAgain(): void {
     if (this.#isClosed) return;
     const { onError = () => {} } = this.#options;
     this.#stopLooking();
     this.#stopLooking = this.#after(CHECK_MS, () => {
-      this.#settling.run(() => this.#goOn()).catch(onError).finally(() => this.#lookAgain());
+      this.#settling.run(() => this.#goOn()).catch(onError).finally(() => this.#inspectAgain());
     });
   }
 
@@ -416,13 +416,13 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   #freed(): void {
-    if (this.#mayWait && !this.#isClosed) void this.queue.look();
+    if (this.#mayWait && !this.#isClosed) void this.queue.inspect();
   }
 
   async #takeOver(id: string): Promise<void> {
     const { store, onError = () => {} } = this.#options;
-    const { holder } = await new SessionRecords(store, id).look() ?? {};
-    if (holder !== "nobody" && holder !== "left") return;
+    const { holder } = await new SessionRecords(store, id).inspect() ?? {};
+    if (holder !== "none" && holder !== "expired") return;
     await this.open(id).catch((error) => {
       if (error instanceof StoreError && error.code !== "corrupt") throw error;
       // A session that can't be read doesn't stop the others from continuing, and is reported once.
@@ -434,7 +434,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   async #takeLeft(shared: SharedStore): Promise<void> {
     const { store } = this.#options;
     for (const id of await shared.abandonedSessions()) {
-      if ((await new SessionRecords(store, id).look())?.holder !== "left") continue;
+      if ((await new SessionRecords(store, id).inspect())?.holder !== "expired") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // A session of a gateway has no turn that must end.
       else if (await shared.hold(id)) await shared.release(id);
@@ -475,7 +475,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     this.#approvals.close();
     this.#stopAgain();
     this.#stopLooking();
-    await this.#settling.run(() => this.queue.look());
+    await this.#settling.run(() => this.queue.inspect());
   }
 
   get #after(): NonNullable<AdvancedOptions["after"]> {

@@ -68,7 +68,7 @@ Deno.test("Sessions.get() continues a turn whose process ended after any write, 
     fc.asyncProperty(
       scriptTurns,
       policies,
-      fc.constantFrom("tell" as const, "repeat" as const),
+      fc.constantFrom("report" as const, "repeat" as const),
       async (turns, policy, unknownOutcome) => {
         const store = recordedStore();
         const player = new Player(() => store.writes);
@@ -288,12 +288,12 @@ Deno.test("agentHandler() starts every turn with its notice, once", async () => 
     { content: "a" },
     { content: "b" },
   ]);
-  const handler = agent(model, { notice: "a rehearsal model answers" });
+  const handler = agent(model, { notice: "a demo model answers" });
   const session = await newSession(handler);
   for (const input of ["one", "two"]) {
     const warnings = (await turn(handler, session, input)).filter(({ event }) => event.type === "warning");
     assertEquals(warnings.map(({ event }) => event), [
-      { type: "warning", message: "a rehearsal model answers" },
+      { type: "warning", message: "a demo model answers" },
     ]);
   }
 });

@@ -333,7 +333,7 @@ Deno.test("close() releases sessions after their turns have ended, and the next 
   await a!.handler.close();
   assertEquals(await b!.opening.store.shared.inspect(path.split("/").at(-1)!), {
     fence: 1,
-    holder: "nobody",
+    holder: "none",
     lastEvent: 3,
   });
   assertEquals(brief(await onA), ["1 turn_start", "2 step_start", "3 turn_end interrupted"]);

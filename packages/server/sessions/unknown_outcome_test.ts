@@ -82,7 +82,7 @@ const results = async (handler: HttpAgent, path: string) => {
 const UNKNOWN = "Cannot report the result: interrupted, outcome unknown.";
 
 Deno.test("unknown outcome: the model is notified of an interrupted call, which isn't made again", async () => {
-  const { handler, path, ran } = await cutOff("tell", { names: ["act", "look"] });
+  const { handler, path, ran } = await cutOff("report", { names: ["act", "look"] });
   assertEquals(outline(await follow(handler, path, 0)).slice(-7), [
     `tool_result 0 ${UNKNOWN} It may have taken effect: check before calling it again.`,
     `tool_result 1 ${UNKNOWN} It is read-only: call it again if needed.`,

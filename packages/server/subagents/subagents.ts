@@ -27,7 +27,7 @@ import { withoutUse } from "../turns/session_tools.ts";
 export class TurnAccount {
   #own: TurnLedger = EMPTY_LEDGER;
   readonly #subagents = new Map<string, TurnLedger>();
-  #pings: TurnLedger = EMPTY_LEDGER;
+  #keepAliveLedger: TurnLedger = EMPTY_LEDGER;
   /** Maximum cost of model calls in progress, subagents' included. */
   readonly #underWay = new Set<TurnLedger>();
   readonly #waiting = new Set<() => void>();
@@ -44,8 +44,8 @@ export class TurnAccount {
   }
 
   /** Records a keep-alive request of this turn. */
-  pinged(cost: TurnLedger): void {
-    this.#pings = addLedgers(this.#pings, cost);
+  keepAliveLedger(cost: TurnLedger): void {
+    this.#keepAliveLedger = addLedgers(this.#keepAliveLedger, cost);
   }
 
   /**
@@ -85,7 +85,7 @@ export class TurnAccount {
   get sum(): TurnLedger {
     const more = [
       ...this.#subagents.size > 0 ? [this.subagents] : [],
-      ...this.#pings === EMPTY_LEDGER ? [] : [this.#pings],
+      ...this.#keepAliveLedger === EMPTY_LEDGER ? [] : [this.#keepAliveLedger],
     ];
     return more.reduce(addLedgers, this.#own);
   }

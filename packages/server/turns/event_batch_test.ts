@@ -267,7 +267,7 @@ Deno.test("EventBatch: a steering input no longer waits after the commit of its 
 });
 
 /** Gathers a delta and the reply during a slow commit that another one waits for. */
-async function replyBehindSlowCommit() {
+async function replyAfterSlowCommit() {
   const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const commits: [string, boolean][] = [];
   const clock = new FakeClock();
@@ -289,7 +289,7 @@ async function replyBehindSlowCommit() {
 }
 
 Deno.test("EventBatch: a complete reply isn't committed with deltas, but with the changed state of the prompt", async () => {
-  const { batch, commits, slow } = await replyBehindSlowCommit();
+  const { batch, commits, slow } = await replyAfterSlowCommit();
   slow.resolve();
   await batch.committed;
   await batch.settle();
@@ -297,7 +297,7 @@ Deno.test("EventBatch: a complete reply isn't committed with deltas, but with th
 });
 
 Deno.test("EventBatch: events after a settling commit are committed after it", async () => {
-  const { batch, commits, slow, clock } = await replyBehindSlowCommit();
+  const { batch, commits, slow, clock } = await replyAfterSlowCommit();
   const settled = batch.settle();
   batch.add({ type: "step_start", step: 2 });
   slow.resolve();

@@ -209,17 +209,17 @@ function measure(
 ): NonNullable<PromptCall["deferred"]> {
   let tokens = fullTokens - countToolTokens(FIND_TOOLS, countTokens) -
     countToolTokens(CALL_TOOL, countTokens);
-  let looked = new Set<string>();
+  let inspected = new Set<string>();
   let isDetour = false;
   for (const message of messages) {
     const isResult = message.role === "tool";
     if (message.role === "assistant") {
       const calls = message.tool_calls ?? [];
       const finds = calls.filter((call) => describeCall(call).name === FIND_TOOLS.function.name);
-      looked = new Set(finds.map(({ id }) => id));
+      inspected = new Set(finds.map(({ id }) => id));
       isDetour = finds.length > 0 && finds.length === calls.length;
       if (isDetour) tokens -= countMessageTokens(message, countTokens);
-    } else if (isResult ? looked.has(message.tool_call_id) : Catalogue.announces(message)) {
+    } else if (isResult ? inspected.has(message.tool_call_id) : Catalogue.announces(message)) {
       tokens -= countMessageTokens(message, countTokens);
     }
     if (!isResult && message.role !== "assistant") isDetour = false;

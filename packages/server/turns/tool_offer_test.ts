@@ -344,12 +344,12 @@ Deno.test("offerTools() returns the tokens that deferral saves, less its own", (
   assertEquals(all - deferredTools.tokens, countMessageTokens(notice!, estimateTokens));
   const find: Message = { role: "assistant", ...calling("find_tools", { query: "make_1" }, "a") };
   const found: Message = { role: "tool", tool_call_id: "a", content: "Here it is." };
-  const looked = deferred([notice!, user, find, found])!;
-  assertEquals(looked.isDetour, true);
+  const inspected = deferred([notice!, user, find, found])!;
+  assertEquals(inspected.isDetour, true);
   const took = countMessageTokens(find, estimateTokens) + countMessageTokens(found, estimateTokens);
-  assertEquals(deferredTools.tokens - looked.tokens, took);
+  assertEquals(deferredTools.tokens - inspected.tokens, took);
   const used: Message = { role: "assistant", ...calling("call_tool", { name: "make_1" }, "b") };
-  assertEquals(deferred([notice!, user, find, found, used])!, { ...looked, isDetour: false });
+  assertEquals(deferred([notice!, user, find, found, used])!, { ...inspected, isDetour: false });
   // A reply without calls is part of the conversation, and so is one with other calls too.
   const answer: Message = { role: "assistant", content: "Done." };
   assertEquals(deferred([notice!, user, answer])!, deferredTools);

@@ -77,7 +77,7 @@ export class TurnQueue {
   }
 
   /** Starts turns while slots are free. Settles once they have begun; never rejects. */
-  look(): Promise<void> {
+  inspect(): Promise<void> {
     return this.#looking.run();
   }
 
@@ -89,7 +89,7 @@ export class TurnQueue {
     const { store, room, start } = this.#options;
     const rows = await this.#rows();
     if (rows.length === 0) return false;
-    const asking = new Set((await store.sessionsWith("asks")).map(({ id }) => id));
+    const asking = new Set((await store.sessionsWith("pendingApproval")).map(({ id }) => id));
     const due = rows.filter(({ id, isHeld }) => !isHeld && !asking.has(id))
       .sort((one, other) => one.value.atMs - other.value.atMs);
     let isAny = false;

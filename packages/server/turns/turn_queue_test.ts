@@ -220,10 +220,10 @@ Deno.test("TurnQueue.look() starts turns that were queued while an earlier look 
         throw error;
       },
     });
-    const first = queue.look();
+    const first = queue.inspect();
     for (let step = 0; step < steps; step++) await Promise.resolve();
     waiting = ["a"];
-    await queue.look();
+    await queue.inspect();
     assertEquals([steps, started], [steps, ["a"]]);
     await first;
   }
@@ -247,9 +247,9 @@ Deno.test("TurnQueue.look() never rejects, and retries after an error", async ()
     most: 1,
     onError: (error) => errors.push(String(error)),
   });
-  await queue.look();
+  await queue.inspect();
   isAway = false;
-  await queue.look();
+  await queue.inspect();
   assertEquals([looks, errors], [2, ["Error: Away."]]);
 });
 
@@ -257,7 +257,7 @@ Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slot
   const play = async (room: number, refused: readonly string[] = []) => {
     let left = room;
     const requests: string[] = [];
-    const waiting = new Map([["late", 3], ["early", 1], ["held", 0], ["between", 2], ["asks", 0]]);
+    const waiting = new Map([["late", 3], ["early", 1], ["held", 0], ["between", 2], ["pendingApproval", 0]]);
     const queue = new TurnQueue({
       store: {
         ...memoryStore(),
@@ -265,7 +265,7 @@ Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slot
           Promise.resolve(
             name === "queue"
               ? [...waiting].map(([id, atMs]) => ({ id, value: { atMs, count: 1 }, isHeld: id === "held" }))
-              : [{ id: "asks", value: {} }],
+              : [{ id: "pendingApproval", value: {} }],
           ),
       },
       room: () => left,
@@ -282,7 +282,7 @@ Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slot
         throw error;
       },
     });
-    await queue.look();
+    await queue.inspect();
     return requests;
   };
   assertEquals([await play(0), await play(1), await play(2)], [[], ["early"], ["early", "between"]]);

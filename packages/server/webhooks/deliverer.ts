@@ -65,7 +65,7 @@ export class Deliverer {
     this.#after = after;
     this.#random = random;
     this.#onError = onError;
-    this.#looking = new Coalescer(() => this.#look(), (error) => {
+    this.#looking = new Coalescer(() => this.#inspect(), (error) => {
       onError(error);
       this.#wakeIn(AGAIN_MS);
     });
@@ -90,7 +90,7 @@ export class Deliverer {
   }
 
   /** Starts due deliveries up to the limits, and schedules the next. */
-  async #look(): Promise<void> {
+  async #inspect(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     await this.#webhooks.ready();
     const enabled = this.#webhooks.enabled();
@@ -126,7 +126,7 @@ export class Deliverer {
     const atMs = this.#store.now();
     const attempted = await this.#send(id, before.body, webhook);
     if (this.#closing.signal.aborted && "error" in attempted) {
-      await this.#store.commit([{ type: "attempted", id, claim, value: before, dueInMs: 0 }]);
+      await this.#store.commit([{ type: "delivery_attempt", id, claim, value: before, dueInMs: 0 }]);
       return;
     }
     const isDone = "status" in attempted && attempted.status >= 200 && attempted.status < 300;
@@ -142,7 +142,7 @@ export class Deliverer {
       ].slice(-MAX_ATTEMPTS),
     };
     const record: StoreRecord = {
-      ...{ type: "attempted", id, claim, value },
+      ...{ type: "delivery_attempt", id, claim, value },
       ...(retryInMs !== undefined && { dueInMs: retryInMs }),
     };
     const firstAtMs = value.attempts.at(-value.tries)?.atMs ?? atMs;

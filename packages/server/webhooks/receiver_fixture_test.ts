@@ -115,7 +115,7 @@ export function attemptsOf<S extends Store>(
   const attempts = new Queue<void>();
   const commit: Store["commit"] = async (records) => {
     await store.commit(records);
-    for (const { type } of records) if (type === "attempted") attempts.put();
+    for (const { type } of records) if (type === "delivery_attempt") attempts.put();
   };
   return { store: { ...store, commit }, attempted: () => attempts.take() };
 }

@@ -184,7 +184,7 @@ export class Webhooks {
   async removeOf(by: string): Promise<void> {
     await this.#load();
     const removals = this.#all().filter((one) => one.by === by).flatMap(({ id }) => removal(id));
-    await this.#write([...removals, { type: "no_document", ...newestOf(by) }]);
+    await this.#write([...removals, { type: "delete_document", ...newestOf(by) }]);
   }
 
   /** Returns the newest first. @throws {HttpError} 404 */
@@ -349,8 +349,8 @@ function withoutHealth({ failingSinceMs: _, disabled: __, ...webhook }: Webhook)
 
 function removal(id: string): readonly StoreRecord[] {
   return [
-    { type: "no_document", kind: WEBHOOK, id },
-    { type: "no_deliveries", receiver: id },
+    { type: "delete_document", kind: WEBHOOK, id },
+    { type: "delete_deliveries", receiver: id },
   ];
 }
 

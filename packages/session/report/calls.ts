@@ -1,6 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import { sameData } from "@tare/messages/internal";
-import type { LedgerEntry, PingEntry } from "@tare/planner";
+import type { KeepAliveEntry, LedgerEntry } from "@tare/planner";
 import { callCost, callCostParts, type Rates } from "@tare/planner/internal/parts";
 import type { Store, StoredTotalsRow, StoreRecord } from "../store/port.ts";
 
@@ -29,7 +29,7 @@ export interface CallReport {
   readonly usd: number | null;
   readonly spent: SpentReport;
   /** The baseline, including compaction; null without a ledger. */
-  readonly without: BaselineReport | null;
+  readonly baseline: BaselineReport | null;
   /** Null without a ledger, or if the conversation exceeds the window. */
   readonly resendCostUnits: number | null;
   /** Projection of a dry run, including refetches; null if prompts are edited. */
@@ -112,7 +112,7 @@ export function reportCall(
     costUnits: its.costUnits + (paid?.costUnits ?? 0),
     usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
     spent: splitCost(usage, { cost: its, rates, uncached: ledger?.uncached, summary: paid }),
-    without: ledger ? reportBaseline(ledger, rates) : null,
+    baseline: ledger ? reportBaseline(ledger, rates) : null,
     resendCostUnits: ledger?.resendCostUnits ?? null,
     projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
     summary: summary
@@ -129,18 +129,18 @@ export function reportCall(
 }
 
 function reportBaseline(
-  { without, withoutCompaction, baselineCostUnits }: LedgerEntry,
+  { baseline, baselineCompaction, baselineCostUnits }: LedgerEntry,
   rates: Rates,
 ): BaselineReport {
-  const { promptTokens, cachedTokens } = without;
-  const { usd } = callCost(without, rates);
-  const more = withoutCompaction ? callCost(withoutCompaction, rates).usd : 0;
+  const { promptTokens, cachedTokens } = baseline;
+  const { usd } = callCost(baseline, rates);
+  const more = baselineCompaction ? callCost(baselineCompaction, rates).usd : 0;
   return {
     promptTokens,
     cachedTokens,
     costUnits: baselineCostUnits,
     usd: usd === undefined || more === undefined ? null : usd + more,
-    compacts: withoutCompaction !== undefined,
+    compacts: baselineCompaction !== undefined,
   };
 }
 
@@ -172,7 +172,7 @@ export const SPENT_ON = [
   "lost",
   "output",
   // Keep-alive requests; zero for single calls.
-  "ping",
+  "keepAlive",
 ] as const;
 
 const NOTHING = Object.fromEntries(SPENT_ON.map((part) => [part, 0])) as SpentOn;
@@ -184,7 +184,7 @@ const USUAL_CALL: Readonly<Record<string, unknown>> = {
   writtenTokens: 0,
   estimated: false,
   spent: { costUnits: NOTHING, usd: NOTHING },
-  without: null,
+  baseline: null,
   resendCostUnits: null,
   projected: null,
   summary: null,
@@ -300,8 +300,8 @@ export const TOTALS = {
   savedTokens: null,
   costUnits: ({ costUnits }: CallReport): number => costUnits,
   /** Baseline cost; the actual cost for calls without a ledger. */
-  baselineCostUnits: ({ without, costUnits }: CallReport): number => without?.costUnits ?? costUnits,
-  withoutCompactions: ({ without }: CallReport): number => without?.compacts ? 1 : 0,
+  baselineCostUnits: ({ baseline, costUnits }: CallReport): number => baseline?.costUnits ?? costUnits,
+  baselineCompactions: ({ baseline }: CallReport): number => baseline?.compacts ? 1 : 0,
   /** Calls whose whole conversation fits the window. */
   fittingCalls: ({ resendCostUnits }: CallReport): number => resendCostUnits === null ? 0 : 1,
   fittingCostUnits: ({ resendCostUnits, costUnits }: CallReport): number =>
@@ -309,7 +309,7 @@ export const TOTALS = {
   resendCostUnits: ({ resendCostUnits }: CallReport): number => resendCostUnits ?? 0,
   compactionCostUnits: null,
   usd: ({ usd }: CallReport): number => usd ?? 0,
-  baselineUsd: ({ without, usd }: CallReport): number => (without ? without.usd : usd) ?? 0,
+  baselineUsd: ({ baseline, usd }: CallReport): number => (baseline ? baseline.usd : usd) ?? 0,
   /** Projected cost of dry-run calls, including refetches; the actual cost of others. */
   projectedCostUnits: ({ projected, costUnits }: CallReport): number => projected?.costUnits ?? costUnits,
   projectedUsd: ({ projected, usd }: CallReport): number => (projected ? projected.usd : usd) ?? 0,
@@ -320,9 +320,9 @@ export const TOTALS = {
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
   /** Keep-alive requests; their cost is included. */
-  pings: null,
+  keepAliveRequests: null,
   /** Cost of cache misses that keep-alive requests avoided: the baseline includes it too. */
-  pingCreditCostUnits: null,
+  keepAliveCreditCostUnits: null,
   programs: null,
   /** Tool calls by programs, and the failed ones. */
   programCalls: null,
@@ -462,7 +462,7 @@ export const usageTotals: {
   /** Returns the totals of a call and its summary, without evicted tokens. */
   call(call: CallReport): UsageTotals;
   /** Returns the totals of a keep-alive request, whose baseline is zero. */
-  ping(ping: PingEntry, rates: Rates): Partial<UsageTotals>;
+  keepAlive(keepAlive: KeepAliveEntry, rates: Rates): Partial<UsageTotals>;
   all(some: readonly Partial<UsageTotals>[]): UsageTotals;
   days(days: Days): UsageTotals;
   /** Returns the sum of the day of a time in milliseconds. */
@@ -470,10 +470,10 @@ export const usageTotals: {
 } = {
   nothing: NO_TOTALS,
   call: (call) => totalsBy((_, of) => of?.(call) ?? 0),
-  ping({ usage }, rates) {
+  keepAlive({ usage }, rates) {
     const { costUnits, usd = 0 } = callCost(usage, rates);
     return {
-      ...{ pings: 1, costUnits, usd, pingCostUnits: costUnits, pingUsd: usd },
+      ...{ keepAliveRequests: 1, costUnits, usd, keepAliveCostUnits: costUnits, keepAliveUsd: usd },
       // The projection includes keep-alive requests, which the holdout doesn't have.
       ...{ projectedCostUnits: costUnits, projectedUsd: usd },
     };

@@ -12,7 +12,7 @@
  * // The view of a session without evictions.
  * const view = { ...history, places: [0] };
  * const { blocks } = reportPrompt({ history, view, pins: [], countTokens: estimateTokens });
- * assertEquals(blocks.map(({ id, state, title }) => [id, state, title]), [["message-0", "alive", "Hello."]]);
+ * assertEquals(blocks.map(({ id, state, title }) => [id, state, title]), [["message-0", "visible", "Hello."]]);
  * ```
  *
  * @module
@@ -49,7 +49,7 @@ export {
 } from "./calls.ts";
 export {
   byCostDescending,
-  pingUsdOfToday,
+  keepAliveUsdOfToday,
   reportSpend,
   SPEND_BY,
   type SpendingReport,

@@ -34,11 +34,20 @@ export interface BlockSummary {
   /** Tokens of the original; zero for a line. */
   readonly originalTokens: number;
   /**
-   * Visible part: all (`alive`); all new parts, normalized (`deduplicated`); a line in its place (`elided`); head and tail
-   * (`truncated`); a summary with others (`summarised`); a mention (`evicted`); a tool's names and types (`compact`).
+   * Visible part: all (`visible`); all new parts, normalized (`deduplicated`); a line in its place (`replaced`); head and tail
+   * (`truncated`); a summary with others (`summarized`); a mention (`evicted`); a tool's names and types (`compact`).
    */
-  readonly state: "alive" | "deduplicated" | "elided" | "truncated" | "summarised" | "evicted" | "compact";
+  readonly state:
+    | "visible"
+    | "deduplicated"
+    | "replaced"
+    | "truncated"
+    | "summarized"
+    | "evicted"
+    | "compact";
   readonly pin: PinReport | null;
+  /** Pins that it accepts. */
+  readonly mayPin: readonly Pin["wish"][];
   readonly title: string;
 }
 
@@ -86,6 +95,8 @@ export interface PromptSnapshot {
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
   readonly pins: readonly Pin[];
   readonly countTokens: CountTokens;
+  /** Returns whether a message can be pinned. Default: none can. */
+  readonly mayPin?: (pin: Pick<Pin, "place" | "wish">) => boolean;
 }
 
 interface Sides {
@@ -108,7 +119,7 @@ interface Sides {
  *
  * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
  * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
- * assertEquals(reportPrompt(seen).blocks.map(({ id, state }) => [id, state]), [["message-0", "alive"]]);
+ * assertEquals(reportPrompt(seen).blocks.map(({ id, state }) => [id, state]), [["message-0", "visible"]]);
  * ```
  */
 export function reportPrompt(
@@ -179,7 +190,7 @@ export function reportPins({ history, view, pins }: Omit<PromptSnapshot, "countT
     const now = messagesByPlace.get(place);
     const isDone = wish === "retain"
       ? now !== undefined && isSame(now, history.messages[place]!)
-      : now === undefined || stateOf(now, history.messages[place]!) === "elided";
+      : now === undefined || stateOf(now, history.messages[place]!) === "replaced";
     return { place, wish, by, state: isDone ? "done" : "waiting" };
   });
 }
@@ -215,7 +226,7 @@ function sidesOf({ history, view }: PromptSnapshot): Sides[] {
 }
 
 function describer(
-  { history, view, pins, countTokens }: PromptSnapshot,
+  { history, view, pins, countTokens, mayPin = () => false }: PromptSnapshot,
 ): (sides: Sides) => BlockSummary {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>
@@ -238,23 +249,26 @@ function describer(
       place: place ?? null,
       tokens: count(now),
       originalTokens: count(original),
-      state: original ? stateOf(now, original, line) : "alive",
+      state: original ? stateOf(now, original, line) : "visible",
       pin: (place === undefined ? undefined : pinned.get(place)) ?? null,
+      mayPin: place === undefined ? [] : WISHES.filter((wish) => mayPin({ place, wish })),
       title: titleOf(piece),
     };
   };
 }
+
+const WISHES = ["retain", "evict"] as const;
 
 function stateOf(
   now: Message | ToolDefinition | undefined,
   original: Message | ToolDefinition,
   line?: Message,
 ): BlockSummary["state"] {
-  if (!now) return line && isSummary(line) ? "summarised" : "evicted";
-  if (isSame(now, original)) return "alive";
+  if (!now) return line && isSummary(line) ? "summarized" : "evicted";
+  if (isSame(now, original)) return "visible";
   if (isTool(now)) return "compact";
   const lines = contentText(now.content).split("\n");
-  if (parsePlaceholder(lines[0] ?? "")?.of === "result") return "elided";
+  if (parsePlaceholder(lines[0] ?? "")?.of === "result") return "replaced";
   return lines.some((line) => parsePlaceholder(line)) ? "truncated" : "deduplicated";
 }
 

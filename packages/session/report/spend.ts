@@ -52,10 +52,10 @@ export interface SpendingReport {
 }
 
 /** Returns today's stored cost of keep-alive requests in US dollars. @throws {StoreError} */
-export async function pingUsdOfToday(store: Pick<Store, "readTotals" | "now">): Promise<number> {
+export async function keepAliveUsdOfToday(store: Pick<Store, "readTotals" | "now">): Promise<number> {
   const day = dayOf(store.now());
   const found = await store.readTotals({ from: day, to: day });
-  return sumOf(found.map(({ totals }) => totals), "pingUsd");
+  return sumOf(found.map(({ totals }) => totals), "keepAliveUsd");
 }
 
 /** Returns the costs of sessions by day, model, session or agent. */

@@ -15,7 +15,7 @@ const RATES = { profile: profileNamed("anthropic-5m"), price: PRICE };
 function entry(uncached: LedgerEntry["uncached"], summary?: LedgerEntry["summary"]): LedgerEntry {
   const usage = { promptTokens: 1_000_000, cachedTokens: 0, outputTokens: 0 };
   return {
-    ...{ usage, predictedCachedTokens: 0, uncached, without: usage, baselineCostUnits: 0 },
+    ...{ usage, predictedCachedTokens: 0, uncached, baseline: usage, baselineCostUnits: 0 },
     ...{ savedCostUnits: 0, stopped: false, costUnits: 0, ...(summary && { summary }) },
     shares: { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 },
   };
@@ -52,11 +52,11 @@ Deno.test("reportCall() splits the cost of a call in dollars and cost units, wit
     Object.entries(of ?? {}).map(([name, sum]) => [name, Number(sum.toFixed(9))]);
   assertEquals(rounded(call.spent.usd), [
     ...[["cacheRead", 0.4], ["new", 1.25], ["expired", 3.75], ["ownRewrite", 1.25 + 0.1 + 0.2]],
-    ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["ping", 0]],
+    ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["keepAlive", 0]],
   ]);
   assertEquals(rounded(call.spent.costUnits), [
     ...[["cacheRead", 40_000], ["new", 125_000], ["expired", 375_000], ["ownRewrite", 125_000 + 10_000]],
-    ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["ping", 0]],
+    ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["keepAlive", 0]],
   ]);
   const totals = usageTotals.call(call);
   for (const [unit, whole] of [["Usd", call.usd!], ["CostUnits", call.costUnits]] as const) {

@@ -53,7 +53,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
     { type: "document", kind: "Response", id: "r", sessionId: "fork", value: false },
     { type: "delivery", id: "\0 d", receiver: "x", sessionId: "z", value: { b: ["\0"] }, dueInMs: 0 },
     { type: "delivery", id: "c", receiver: "x", value: 1, dueInMs: 0 },
-    { type: "attempted", id: "c", claim: 0, value: "\ud83d" },
+    { type: "delivery_attempt", id: "c", claim: 0, value: "\ud83d" },
   ]);
   for (const request of [DONE, OPEN, FREE]) await store.claimKey(request);
   await store.commit([
@@ -75,7 +75,7 @@ export async function askStore(store: Store): Promise<unknown> {
   const claims: Awaited<ReturnType<Store["claimKey"]>>[] = [];
   for (const request of [DONE, OPEN, FREE]) claims.push(await store.claimKey(request));
   const idle = await store.idleSessions({ kind: "agent", beforeMs: 2 ** 50, limit: 10 });
-  const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findNamed([name])));
+  const named = await Promise.all(["n", "m", "\0\ud83d"].map((name) => store.findByName([name])));
   return [
     named,
     await store.countSessions("gateway"),

@@ -43,7 +43,7 @@ export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem,
   const texts = pages<TextRow>(
     db,
     `SELECT * FROM texts t WHERE ref > $1 AND EXISTS (
-       SELECT 1 FROM archived a JOIN heads h ON h.session = a.session WHERE a.ref = t.ref
+       SELECT 1 FROM text_references a JOIN heads h ON h.session = a.session WHERE a.ref = t.ref
      ) ORDER BY ref`,
     "ref",
   );
@@ -69,15 +69,17 @@ export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem,
     for (const { name, json } of state) {
       yield { type: "state", sessionId, name: nameIn(name), value: parse(json) };
     }
-    const archived = await query<{ ref: string }>("SELECT ref FROM archived WHERE session = $1", [key]);
+    const archived = await query<{ ref: string }>("SELECT ref FROM text_references WHERE session = $1", [
+      key,
+    ]);
     for (const { ref } of archived) yield { type: "archived", sessionId, ref };
   }
 
-  const named = pages<{ session: number; id: string; named: number }>(
+  const named = pages<{ session: number; id: string; name_order: number }>(
     db,
-    `SELECT session, id, named FROM heads JOIN sessions ON key = session WHERE named > $1 AND named > 0
-     ORDER BY named`,
-    "named",
+    `SELECT session, id, name_order FROM heads JOIN sessions ON key = session WHERE name_order > $1 AND name_order > 0
+     ORDER BY name_order`,
+    "name_order",
   );
   for await (const { session, id } of named(0)) {
     const names = await query<{ name: string }>("SELECT name FROM names WHERE session = $1", [session]);
@@ -97,15 +99,15 @@ export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem,
   for await (const row of deliveries(0)) yield { type: "delivery", ...deliveryIn(row, db) };
 
   const totals = pages<
-    { day: string; kind: SessionRecord["kind"]; made_by: string; about: string; json: string }
+    { day: string; kind: SessionRecord["kind"]; created_by: string; about: string; json: string }
   >(
     db,
-    `SELECT day, kind, made_by, about, json FROM ${db.totals}
-     WHERE (day, kind, made_by, about) > ($1, $2, $3, $4) ORDER BY day, kind, made_by, about`,
-    ...["day", "kind", "made_by", "about"] as const,
+    `SELECT day, kind, created_by, about, json FROM ${db.totals}
+     WHERE (day, kind, created_by, about) > ($1, $2, $3, $4) ORDER BY day, kind, created_by, about`,
+    ...["day", "kind", "created_by", "about"] as const,
   );
-  for await (const { day, kind, made_by, about, json } of totals("", "", "", "")) {
-    const by = made_by !== "" && { by: nameIn(made_by) };
+  for await (const { day, kind, created_by, about, json } of totals("", "", "", "")) {
+    const by = created_by !== "" && { by: nameIn(created_by) };
     const totals = parse(json) as StoredTotalsRow["totals"];
     yield { type: "totals", kind, ...by, day: nameIn(day), about: nameIn(about), totals };
   }
@@ -166,7 +168,7 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
     },
     sessions: { before: "INSERT INTO sessions (id, json) VALUES", row: "($1, $2)" },
     heads: {
-      before: "INSERT INTO heads (session, kind, made_by, parent, touched_at_ms) VALUES",
+      before: "INSERT INTO heads (session, kind, created_by, parent, touched_at_ms) VALUES",
       row: `(${SESSION}, $2, $3, (
         SELECT p.key FROM sessions p JOIN sessions s ON s.id = $1 WHERE p.id = $4 AND p.key < s.key
       ), $5)`,
@@ -176,15 +178,15 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
       row: `(${SESSION}, ${db.eventColumns.map((_, at) => `$${at + 2}`).join()})`,
     },
     state: { before: "INSERT INTO state VALUES", row: `(${SESSION}, $2, $3)` },
-    archived: { before: "INSERT INTO archived (session, ref) VALUES", row: `(${SESSION}, $2)` },
+    text_references: { before: "INSERT INTO text_references (session, ref) VALUES", row: `(${SESSION}, $2)` },
     names: { before: "INSERT INTO names (session, name) VALUES", row: `(${SESSION}, $2)` },
-    namings: {
-      before: "UPDATE heads SET named = CAST(given.column2 AS bigint) FROM (VALUES",
+    nameOrders: {
+      before: "UPDATE heads SET name_order = CAST(given.column2 AS bigint) FROM (VALUES",
       row: "($1, $2)",
       after: ") AS given WHERE heads.session = (SELECT key FROM sessions WHERE id = given.column1)",
     },
     totals: {
-      before: "INSERT INTO totals (day, kind, made_by, about, json) VALUES",
+      before: "INSERT INTO totals (day, kind, created_by, about, json) VALUES",
       row: "($1, $2, $3, $4, $5)",
     },
     documents: {
@@ -192,7 +194,7 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
       row: `(${SESSION}, $2, $3, $4)`,
     },
     deliveries: {
-      before: "INSERT INTO deliveries (session, id, receiver, json, made_at_ms, due_at_ms, claims) VALUES",
+      before: "INSERT INTO deliveries (session, id, receiver, json, created_at_ms, due_at_ms, claims) VALUES",
       row: `(${SESSION}, $2, $3, $4, $5, $6, $7)`,
     },
     keys: {
@@ -219,7 +221,7 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
     for (const value of values) if (typeof value === "string") chars += value.length;
   };
   let last = 0;
-  let namings = 0;
+  let nameOrder = 0;
   for await (const item of items) {
     switch (item.type) {
       case "text":
@@ -240,10 +242,10 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
         add("state", columnText(item.sessionId), columnText(item.name), db.toJson(item.value));
         break;
       case "archived":
-        add("archived", columnText(item.sessionId), item.ref);
+        add("text_references", columnText(item.sessionId), item.ref);
         break;
       case "names":
-        add("namings", columnText(item.sessionId), ++namings);
+        add("nameOrders", columnText(item.sessionId), ++nameOrder);
         for (const name of item.names) add("names", columnText(item.sessionId), columnText(name));
         break;
       case "totals": {
@@ -258,9 +260,17 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
         break;
       }
       case "delivery": {
-        const { id, receiver, sessionId, value, madeAtMs, dueAtMs = null, claims } = item;
+        const { id, receiver, sessionId, value, createdAtMs, dueAtMs = null, claims } = item;
         const names = [columnText(id), columnText(receiver)];
-        add("deliveries", columnTextOrNull(sessionId), ...names, db.toJson(value), madeAtMs, dueAtMs, claims);
+        add(
+          "deliveries",
+          columnTextOrNull(sessionId),
+          ...names,
+          db.toJson(value),
+          createdAtMs,
+          dueAtMs,
+          claims,
+        );
         break;
       }
       case "key": {

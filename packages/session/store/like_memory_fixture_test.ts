@@ -70,7 +70,7 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
     replaces: isNew ? null : { ...document, value: stored },
   })),
   fc.record({ type: fc.constant("document" as const), kind: few, id: few, value: few }),
-  fc.record({ type: fc.constant("no_document" as const), kind: few, id: few }),
+  fc.record({ type: fc.constant("delete_document" as const), kind: few, id: few }),
   fc.record({ text: fc.constantFrom(...archived), sessionId: id }).map(({ text, sessionId }) => ({
     type: "archive" as const,
     sessionId,
@@ -81,10 +81,10 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
     ...{ id: few, receiver: few, sessionId: id, value: json, dueInMs: fc.constantFrom(0, DAY_MS) },
   }, { requiredKeys: ["type", "id", "receiver", "value", "dueInMs"] }),
   fc.record({
-    type: fc.constant("attempted" as const),
+    type: fc.constant("delivery_attempt" as const),
     ...{ id: few, claim: fc.nat(2), value: json, dueInMs: fc.constantFrom(0, DAY_MS) },
   }, { requiredKeys: ["type", "id", "claim", "value"] }),
-  fc.record({ type: fc.constant("no_deliveries" as const), receiver: few }),
+  fc.record({ type: fc.constant("delete_deliveries" as const), receiver: few }),
   fc.record({
     type: fc.constant("response" as const),
     scope: fc.constant("s"),
@@ -134,7 +134,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     store.idleSessions({ kind, beforeMs: Number.MAX_SAFE_INTEGER, limit: 9 })
   ),
   fc.shuffledSubarray(["x", "y", "\ud83d", "z"]).map((names): Act => async (store) =>
-    (await store.findNamed(names)).map(({ id }) => id)
+    (await store.findByName(names)).map(({ id }) => id)
   ),
   fc.tuple(kind, fc.constantFrom(0, DAY_MS, 3 * DAY_MS)).map(([kind, beforeMs]): Act => (store) =>
     store.expireSessions({ kind, beforeMs, maxBytes: Number.MAX_SAFE_INTEGER })

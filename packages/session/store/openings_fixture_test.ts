@@ -48,7 +48,7 @@ export function listen(
   onRequest: (request: HolderRequest) => void = () => {},
 ): { readonly gone: () => Promise<void> } {
   let gone = Promise.withResolvers<void>();
-  shared.listen({ onRequest, gone: () => gone.resolve() });
+  shared.listen({ onRequest, onExpired: () => gone.resolve() });
   return {
     gone: async () => {
       await gone.promise;

@@ -50,7 +50,7 @@ export interface StoredDelivery {
   readonly sessionId?: string;
   /** Content and outcome so far: any JSON value. */
   readonly value: unknown;
-  readonly madeAtMs: number;
+  readonly createdAtMs: number;
   /** Time of the next attempt, or of the claim's expiry. Absent: it isn't due. */
   readonly dueAtMs?: number;
   readonly claims: number;
@@ -238,7 +238,7 @@ export type StoreRecord =
     /** The stored document as it was read; `null` if there is none. Default: any or none. */
     readonly replaces?: StoredDocument | null;
   } & StoredDocument)
-  | { readonly type: "no_document"; readonly kind: string; readonly id: string }
+  | { readonly type: "delete_document"; readonly kind: string; readonly id: string }
   /**
    * Completes a claimed key. With a `sessionId` the response is deleted with the session.
    *
@@ -258,14 +258,14 @@ export type StoreRecord =
    * deleted or claimed again.
    */
   | {
-    readonly type: "attempted";
+    readonly type: "delivery_attempt";
     readonly id: string;
     /** {@linkcode StoredDelivery.claims} as of the claim. */
     readonly claim: number;
     readonly value: unknown;
     readonly dueInMs?: number;
   }
-  | { readonly type: "no_deliveries"; readonly receiver: string }
+  | { readonly type: "delete_deliveries"; readonly receiver: string }
   /** Answers a request to the holder of a session. @throws if the request was withdrawn or answered. */
   | { readonly type: "answer"; readonly requestId: string; readonly answer: unknown };
 
@@ -291,10 +291,10 @@ export interface Store {
   /** Returns ids of sessions without commits since `beforeMs`, to a minute; the longest idle first. */
   idleSessions(which: IdleQuery): Promise<string[]>;
   /**
-   * Returns the sessions that have one of these names, ordered by name and then by the newest naming. Default limit:
-   * 16.
+   * Returns the sessions that have one of these names, ordered by name, then by the time of naming, newest
+   * first. Default limit: 16.
    */
-  findNamed(names: readonly string[], limit?: number): Promise<NamedSession[]>;
+  findByName(names: readonly string[], limit?: number): Promise<NamedSession[]>;
   /**
    * Deletes a session and everything that only it references; false if there is none. Resolves once its space is free.
    */
@@ -305,7 +305,7 @@ export interface Store {
   lastEvent(id: string): Promise<number>;
   readState(id: string, name: string): Promise<unknown>;
   /** Returns the sessions whose state of this name exists and isn't `null`, in any order. */
-  sessionsWith(name: "turn" | "asks" | "queue"): Promise<WaitingSession[]>;
+  sessionsWith(name: "turn" | "pendingApproval" | "queue"): Promise<WaitingSession[]>;
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
   /**
    * Returns all documents of a kind, ordered by id. Damaged ones are passed to `damaged`. Default: the first error is
@@ -351,10 +351,10 @@ export interface Hold {
 
 /** A session's state as seen by an opening. */
 export interface SessionSnapshot {
-  /** Fencing number of its newest hold, or 0. Its releasing holder knows everything that was written. */
+  /** Fencing number of its newest hold, or 0. The holder that released it knows all its writes. */
   readonly fence: number;
   /** The holder: this opening, another live one, a dead one, or none. */
-  readonly holder: "this" | "other" | "left" | "nobody";
+  readonly holder: "this" | "other" | "expired" | "none";
   readonly lastEvent: number;
   /** Its last events, if the notification contained them. Default: none. */
   readonly events?: readonly StoredEvent[];
@@ -373,7 +373,7 @@ export interface HolderAnswer {
 }
 
 /** A commit that holds its session only while it is written. */
-export interface BriefCommit {
+export interface HoldingCommit {
   readonly sessionId: string;
   /** Fencing number of the newest hold that the caller knows; 0 if these records create the session. */
   readonly fence: number;
@@ -408,7 +408,7 @@ export interface OpeningListener {
    */
   readonly onRequest: (request: HolderRequest) => void;
   /** Called when another opening is gone: see {@linkcode SharedStore.abandonedSessions}. */
-  readonly gone: () => void;
+  readonly onExpired: () => void;
 }
 
 /**
@@ -425,13 +425,13 @@ export interface SharedStore {
    */
   hold(sessionId: string): Promise<Hold | undefined>;
   /**
-   * Holds a session for one commit, in one round trip. A caller that knows everything up to `fence` still does
-   * afterwards.
+   * Holds a session for one commit, in one round trip. If the caller knew all writes up to `fence`, it still
+   * does afterwards.
    *
    * @returns The fencing number of this hold. `undefined`, without a write, if the session is held or has a newer hold.
    * @throws what a commit throws.
    */
-  commitBriefly(commit: BriefCommit): Promise<number | undefined>;
+  holdAndCommit(commit: HoldingCommit): Promise<number | undefined>;
   release(sessionId: string): Promise<void>;
   inspect(sessionId: string): Promise<SessionSnapshot>;
   abandonedSessions(): Promise<readonly string[]>;

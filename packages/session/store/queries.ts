@@ -66,7 +66,7 @@ export interface DeliveryRow {
 }
 
 export const DELIVERIES =
-  `SELECT d.number, d.id, d.receiver, s.id AS session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims
+  `SELECT d.number, d.id, d.receiver, s.id AS session, d.json, d.created_at_ms AS made, d.due_at_ms AS due, d.claims
    FROM deliveries d LEFT JOIN sessions s ON s.key = d.session`;
 
 export function deliveryIn(
@@ -74,7 +74,7 @@ export function deliveryIn(
   { parse }: Pick<SqlDialect, "parse">,
 ): StoredDelivery {
   return {
-    ...{ id: nameIn(id), receiver: nameIn(receiver), value: parse(json), madeAtMs: made, claims },
+    ...{ id: nameIn(id), receiver: nameIn(receiver), value: parse(json), createdAtMs: made, claims },
     ...(session !== null && { sessionId: nameIn(session) }),
     ...(due !== null && { dueAtMs: due }),
   };
@@ -95,7 +95,7 @@ export function storeQueries(
   | "readTotals"
   | "countSessions"
   | "idleSessions"
-  | "findNamed"
+  | "findByName"
   | "lastEvent"
   | "readState"
   | "sessionsWith"
@@ -131,7 +131,7 @@ export function storeQueries(
     WHERE h.session = page.session AND s.key = page.session ORDER BY page.session DESC`;
   const readTexts: Store["readTexts"] = async (id, refs) => {
     const found = await query<TextRow>(
-      `SELECT t.*, a.ref FROM sessions s JOIN archived a ON a.session = s.key LEFT JOIN texts t ON t.ref = a.ref
+      `SELECT t.*, a.ref FROM sessions s JOIN text_references a ON a.session = s.key LEFT JOIN texts t ON t.ref = a.ref
        WHERE s.id = $1 AND a.ref IN (SELECT value FROM ${list("$2")})`,
       [columnText(id), refs.map(columnText)],
     );
@@ -153,7 +153,7 @@ export function storeQueries(
         ? { key: Number.MAX_SAFE_INTEGER }
         : await ofSession<{ key: number }>(after, "SELECT key FROM sessions WHERE id = $1");
       const kinds = KINDS.filter((one) => kind === undefined || one === kind);
-      const also = (by === undefined ? "" : " AND made_by = $3") + (forks ? "" : " AND parent IS NULL");
+      const also = (by === undefined ? "" : " AND created_by = $3") + (forks ? "" : " AND parent IS NULL");
       // One index search per kind, so that the time doesn't depend on the number of sessions.
       const each = kinds.map((kind) =>
         `SELECT * FROM (SELECT session FROM heads WHERE kind = '${kind}' AND session < $1${also}
@@ -197,20 +197,22 @@ export function storeQueries(
       return [...near, ...far];
     },
     async readTotals({ kind, by, from, to }) {
-      const found = await query<Omit<StoredTotalsRow, "by" | "totals"> & { made_by: string; json: string }>(
-        `SELECT kind, made_by, day, about, json FROM ${db.totals} WHERE day BETWEEN $1 AND $2
-           AND (CAST($3 AS text) IS NULL OR kind = $3) AND (CAST($4 AS text) IS NULL OR made_by = $4)`,
+      const found = await query<
+        Omit<StoredTotalsRow, "by" | "totals"> & { created_by: string; json: string }
+      >(
+        `SELECT kind, created_by, day, about, json FROM ${db.totals} WHERE day BETWEEN $1 AND $2
+           AND (CAST($3 AS text) IS NULL OR kind = $3) AND (CAST($4 AS text) IS NULL OR created_by = $4)`,
         [columnText(from), columnText(to), kind ?? null, columnTextOrNull(by)],
       );
-      return found.map(({ kind, made_by, day, about, json }) => ({
+      return found.map(({ kind, created_by, day, about, json }) => ({
         ...{ kind, day: nameIn(day), about: nameIn(about) },
-        ...(made_by !== "" && { by: nameIn(made_by) }),
+        ...(created_by !== "" && { by: nameIn(created_by) }),
         totals: parse(json) as StoredTotalsRow["totals"],
       }));
     },
     async countSessions(kind) {
       const row = await first<{ count: number }>(
-        `SELECT CAST(coalesce(sum(sessions), 0) AS bigint) AS count FROM counted
+        `SELECT CAST(coalesce(sum(sessions), 0) AS bigint) AS count FROM session_counts
          WHERE CAST($1 AS text) IS NULL OR kind = $1`,
         [kind ?? null],
       );
@@ -224,11 +226,11 @@ export function storeQueries(
       );
       return found.map(({ id }) => nameIn(id));
     },
-    async findNamed(names, limit = 16) {
+    async findByName(names, limit = 16) {
       const found = await query<{ id: string; fence: number }>(
         `SELECT s.id, ${db.fence} AS fence FROM ${list("$1")} JOIN names n ON n.name = list.value
            JOIN heads h ON h.session = n.session JOIN sessions s ON s.key = n.session
-         GROUP BY s.key, h.session ORDER BY min(list.key), h.named DESC LIMIT $2`,
+         GROUP BY s.key, h.session ORDER BY min(list.key), h.name_order DESC LIMIT $2`,
         [names.map(columnText), limit],
       );
       return found.map(({ id, fence }) => ({ id: nameIn(id), fence }));
@@ -249,7 +251,7 @@ export function storeQueries(
     async sessionsWith(name) {
       const found = await query<{ id: string; json: string; is_held: boolean | number }>(
         `SELECT s.id, t.json, ${db.isHeld} AS is_held
-         FROM attention t JOIN heads h ON h.session = t.session JOIN sessions s ON s.key = t.session WHERE t.name = $1`,
+         FROM pending_work t JOIN heads h ON h.session = t.session JOIN sessions s ON s.key = t.session WHERE t.name = $1`,
         [name],
       );
       return found.map(({ id, json, is_held }) => ({
@@ -296,7 +298,7 @@ export function storeQueries(
     },
     async expireDeliveries({ receiver, olderThanMs, keep }) {
       await query(
-        `DELETE FROM deliveries WHERE receiver = $1 AND (made_at_ms < $2 OR number <= (
+        `DELETE FROM deliveries WHERE receiver = $1 AND (created_at_ms < $2 OR number <= (
            SELECT number FROM deliveries WHERE receiver = $1 ORDER BY number DESC LIMIT 1 OFFSET $3
          ))`,
         [columnText(receiver), Math.max(0, Math.floor(now() - olderThanMs)), keep],

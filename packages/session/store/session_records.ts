@@ -79,12 +79,12 @@ export class SessionRecords {
    *
    * @throws {StoreError}
    */
-  look(): Promise<SessionSnapshot | undefined> {
+  inspect(): Promise<SessionSnapshot | undefined> {
     const { shared } = this.#store;
     return this.ifThere(async () =>
       shared
         ? await shared.inspect(this.#id)
-        : { fence: 0, holder: "nobody", lastEvent: await this.#store.lastEvent(this.#id) }
+        : { fence: 0, holder: "none", lastEvent: await this.#store.lastEvent(this.#id) }
     );
   }
 
@@ -97,7 +97,7 @@ export class SessionRecords {
    */
   async commit(fence: number, records: readonly StoreRecord[]): Promise<number | undefined> {
     const { shared } = this.#store;
-    if (shared) return await shared.commitBriefly({ sessionId: this.#id, fence, records });
+    if (shared) return await shared.holdAndCommit({ sessionId: this.#id, fence, records });
     await this.#store.commit(records);
     return 0;
   }

@@ -122,27 +122,27 @@ Deno.test("SessionRecords.commit() holds the session for one commit, unless othe
   const memory = sharedMemory();
   const [{ store }, { store: other }] = [memory.open(), memory.open()];
   const [own, others] = [new SessionRecords(store, "s"), new SessionRecords(other, "s")];
-  assertEquals([await own.look(), await own.ifThere(() => store.readState("s", "at"))], [
+  assertEquals([await own.inspect(), await own.ifThere(() => store.readState("s", "at"))], [
     undefined,
     undefined,
   ]);
   const made = { type: "session", kind: "gateway", id: "s", createdAtMs: 0, settings: {} } as const;
   const fence = (await own.commit(0, [made]))!;
-  assertEquals(await others.look(), { fence, holder: "nobody", lastEvent: 0 });
+  assertEquals(await others.inspect(), { fence, holder: "none", lastEvent: 0 });
   const later = (await others.commit(fence, stateRecords("s", { at: 1 })))!;
   assertEquals([later > fence, await own.commit(fence, stateRecords("s", { at: 2 }))], [true, undefined]);
-  assertEquals([await store.readState("s", "at"), (await own.look())?.fence], [1, later]);
+  assertEquals([await store.readState("s", "at"), (await own.inspect())?.fence], [1, later]);
   assert(await other.shared.hold("s"));
   const error = await assertRejects(() => own.delete(), StoreError, "another server holds it");
-  assertEquals([error.code, (await own.look())?.holder], ["fenced", "other"]);
+  assertEquals([error.code, (await own.inspect())?.holder], ["fenced", "other"]);
   await other.shared.release("s");
   await own.delete();
   await own.delete();
-  assertEquals(await own.look(), undefined);
+  assertEquals(await own.inspect(), undefined);
 });
 
 Deno.test("SessionRecords of an unshared store have no holder and ignore the fencing number", async () => {
   const { session } = await newStore();
   assertEquals(await session.commit(0, stateRecords("s", { at: 1 })), 0);
-  assertEquals(await session.look(), { fence: 0, holder: "nobody", lastEvent: 0 });
+  assertEquals(await session.inspect(), { fence: 0, holder: "none", lastEvent: 0 });
 });

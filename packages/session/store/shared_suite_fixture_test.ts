@@ -14,19 +14,19 @@ import {
   openingsTest,
   type SharedPlace,
 } from "./openings_fixture_test.ts";
-import { testTalk } from "./shared_talk_fixture_test.ts";
+import { testMessages } from "./shared_messages_fixture_test.ts";
 import { key, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
 /** Tests the shared stores that `place` opens. `name` is the function that opens them. */
 export function testSharedStore(name: string, place: SharedPlace): void {
   const test = openingsTest(name, place);
-  testTalk(test);
+  testMessages(test);
 
   test(
     "hold() grants a session to one opening at a time, with an increasing fence",
     async (one, two) => {
-      const nobody = { fence: 0, holder: "nobody", lastEvent: 0 } as const;
-      assertEquals([await one.shared.inspect("a"), await two.shared.inspect("a")], [nobody, nobody]);
+      const free = { fence: 0, holder: "none", lastEvent: 0 } as const;
+      assertEquals([await one.shared.inspect("a"), await two.shared.inspect("a")], [free, free]);
       const first = await held(one, "a");
       assert(first.fence > 0);
       assertEquals([first.isSure(), first.signal.aborted], [true, false]);
@@ -39,7 +39,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       assertEquals(await two.shared.hold("a"), undefined);
       await one.shared.release("a");
       await one.shared.release("a");
-      assertEquals(await two.shared.inspect("a"), { fence: first.fence, holder: "nobody", lastEvent: 2 });
+      assertEquals(await two.shared.inspect("a"), { fence: first.fence, holder: "none", lastEvent: 2 });
       const second = await held(two, "a");
       assert(second.fence > first.fence);
       assertEquals([first.isSure(), second.isSure()], [false, true]);
@@ -179,7 +179,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       assertEquals([lost.isSure(), alsoLost.isSure()], [false, false]);
       await gone();
       assertEquals((await two.shared.abandonedSessions()).toSorted(), ["a", "b"]);
-      assertEquals(await two.shared.inspect("a"), { fence: lost.fence, holder: "left", lastEvent: 1 });
+      assertEquals(await two.shared.inspect("a"), { fence: lost.fence, holder: "expired", lastEvent: 1 });
       const taken = await held(two, "a");
       assert(taken.fence > lost.fence);
       assertEquals(await two.shared.abandonedSessions(), ["b"]);
@@ -203,19 +203,19 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   );
 
   test(
-    "commitBriefly() holds a session for one commit, and detects holds in between",
+    "holdAndCommit() holds a session for one commit, and detects holds in between",
     async (one, two) => {
       const write = ({ shared }: Opening, fence: number, ...records: StoreRecord[]) =>
-        shared.commitBriefly({ sessionId: "a", fence, records });
+        shared.holdAndCommit({ sessionId: "a", fence, records });
       const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", name: "x", value });
       const seen = async () => [await one.shared.inspect("a"), await two.readState("a", "x")];
-      const free = (fence: number, lastEvent: number) => ({ fence, holder: "nobody", lastEvent });
+      const free = (fence: number, lastEvent: number) => ({ fence, holder: "none", lastEvent });
       assertEquals(
         await write(one, 0, state(1), events("a", 0, "1"), { type: "names", sessionId: "a", names: ["n"] }),
         1,
       );
       assertEquals(await seen(), [free(1, 1), 1]);
-      assertEquals(await two.findNamed(["n"]), [{ id: "a", fence: 1 }]);
+      assertEquals(await two.findByName(["n"]), [{ id: "a", fence: 1 }]);
       assertEquals([await write(two, 0, state(2)), await write(two, 1, state(3))], [undefined, 2]);
       assertEquals(await write(one, 1, state(4)), undefined);
       assertEquals(await seen(), [free(2, 1), 3]);
@@ -245,7 +245,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   );
 
   test(
-    "commitBriefly() holds a session that it creates, and needs an existing one otherwise",
+    "holdAndCommit() holds a session that it creates, and needs an existing one otherwise",
     async (one, two) => {
       const records: StoreRecord[] = [
         { ...sessionRecord("c", "a"), kind: "gateway" },
@@ -253,28 +253,28 @@ export function testSharedStore(name: string, place: SharedPlace): void {
         events("c", 0, "1"),
       ];
       const make = ({ shared }: Opening, fence = 0) =>
-        shared.commitBriefly({ sessionId: "c", fence, records });
+        shared.holdAndCommit({ sessionId: "c", fence, records });
       assertEquals(await make(one), 1);
-      assertEquals(await two.shared.inspect("c"), { fence: 1, holder: "nobody", lastEvent: 1 });
+      assertEquals(await two.shared.inspect("c"), { fence: 1, holder: "none", lastEvent: 1 });
       await assertRejects(() => make(two), Error, 'Cannot create session "c"');
-      await two.shared.commitBriefly({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
+      await two.shared.holdAndCommit({ sessionId: "c", fence: 1, records: records.slice(1, 2) });
       assertEquals((await one.shared.inspect("c")).fence, 2);
       const none = { sessionId: "none", fence: 0, records: [] };
-      await assertRejects(() => one.shared.commitBriefly(none), Error, 'Cannot find session "none"');
+      await assertRejects(() => one.shared.holdAndCommit(none), Error, 'Cannot find session "none"');
     },
   );
 
   test(
-    "commitBriefly() takes over a session of an opening that is gone",
+    "holdAndCommit() takes over a session of an opening that is gone",
     async (one, two, { stop, goOn }) => {
       const { gone } = listen(two);
       const lost = await held(one, "a");
       const records = [events("a", 0, "1")];
       const brief = { sessionId: "a", fence: lost.fence, records };
-      assertEquals(await two.shared.commitBriefly(brief), undefined);
+      assertEquals(await two.shared.holdAndCommit(brief), undefined);
       await stop(one);
       await gone();
-      assertEquals(await two.shared.commitBriefly(brief), lost.fence + 1);
+      assertEquals(await two.shared.holdAndCommit(brief), lost.fence + 1);
       assertEquals(await two.shared.abandonedSessions(), []);
       goOn(one);
       await assertFenced(() => one.commit([events("a", 1, "2")]), "a");
@@ -306,7 +306,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   });
 
   test(
-    "countSessions() and readSums() include all concurrent writes of several openings",
+    "countSessions() and readTotals() include all concurrent writes of several openings",
     async (one, two, { open }) => {
       const openings = [one, two, await open()];
       await Promise.all(openings.map(async ({ commit, deleteSession, shared }, opening) => {
@@ -332,7 +332,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
   );
 
   test(
-    "left() returns sessions of openings that are gone, until they are held or deleted",
+    "abandonedSessions() returns sessions of openings that are gone, until they are held or deleted",
     async (one, two, { open, stop }) => {
       const third = await open();
       const [heard, heardToo] = [listen(two), listen(third)];
@@ -355,7 +355,7 @@ export function testSharedStore(name: string, place: SharedPlace): void {
     await gone();
     assertEquals(hold.isSure(), false);
     assertEquals(await two.shared.abandonedSessions(), []);
-    assertEquals(await two.shared.inspect("a"), { fence: hold.fence, holder: "nobody", lastEvent: 0 });
+    assertEquals(await two.shared.inspect("a"), { fence: hold.fence, holder: "none", lastEvent: 0 });
     assert((await held(two, "a")).fence > hold.fence);
   });
 }

@@ -52,7 +52,7 @@ export function testDeliveries(test: TestOfStore): void {
       await claim(store, ["x"]);
       const attempted = (id: string, claim: number, value: string, dueInMs?: number) =>
         ({
-          type: "attempted",
+          type: "delivery_attempt",
           id,
           claim,
           value,
@@ -67,8 +67,8 @@ export function testDeliveries(test: TestOfStore): void {
       nowMs += 1_000;
       assertEquals(await claim(store, ["x"]), [["1 2"], MINUTE_MS]);
       await store.commit([attempted("1", 1, "late"), attempted("2", 0, "earlier")]);
-      const one = { id: "1", receiver: "x", sessionId: "a", value: "later", madeAtMs: start };
-      const two = { id: "2", receiver: "x", value: "done", madeAtMs: start };
+      const one = { id: "1", receiver: "x", sessionId: "a", value: "later", createdAtMs: start };
+      const two = { id: "2", receiver: "x", value: "done", createdAtMs: start };
       await store.close();
       const later = await open(options);
       assertEquals(await later.listDeliveries("x"), [
@@ -105,7 +105,7 @@ export function testDeliveries(test: TestOfStore): void {
       await store.commit([delivery("2", "y", { sessionId: "c" }), delivery("3", "y")]);
       await store.deleteSession("c");
       assertEquals([await listed(store, "x"), await listed(store, "y")], [["0"], ["3"]]);
-      await store.commit([{ type: "no_deliveries", receiver: "y" }]);
+      await store.commit([{ type: "delete_deliveries", receiver: "y" }]);
       assertEquals([await listed(store, "x"), await listed(store, "y")], [["0"], []]);
       nowMs += DAY_MS;
       await store.commit(["4", "5", "6"].map((id) => delivery(id, "x")));

@@ -13,7 +13,7 @@ const names = (sessionId: string, ...names: readonly string[]): StoreRecord => (
   names,
 });
 const found = async (store: Store, wanted: readonly string[], limit?: number) =>
-  (await store.findNamed(wanted, limit)).map(({ id }) => id);
+  (await store.findByName(wanted, limit)).map(({ id }) => id);
 const MUCH = Number.MAX_SAFE_INTEGER;
 
 export function testKinds(test: TestOfStore): void {
@@ -37,7 +37,7 @@ export function testKinds(test: TestOfStore): void {
   });
 
   test(
-    "findNamed() orders sessions by name and then by the newest naming",
+    "findByName() orders sessions by name and then by the newest naming",
     async (store, open) => {
       await store.commit([sessionRecord("c"), names("a", "x", "y"), names("b", "y", "z"), names("c", "z")]);
       assertEquals(await found(store, ["y"]), ["b", "a"]);
@@ -79,7 +79,7 @@ export function testKinds(test: TestOfStore): void {
     assertEquals(await found(store, ["n"]), []);
   });
 
-  test("readSums() returns totals by kind, key and day, including deleted sessions", async (store) => {
+  test("readTotals() returns totals by kind, key and day, including deleted sessions", async (store) => {
     const add = (sessionId: string, day: string, totals: Readonly<Record<string, number>>): StoreRecord => ({
       type: "totals",
       sessionId,

@@ -294,7 +294,7 @@ export function testStore(name: string, place: Place): void {
       await store.readState("b", "x"),
       await store.archive("c").get(ref),
       await store.getDocument("response", "r"),
-      (await store.findNamed(["n"])).map(({ id }) => id),
+      (await store.findByName(["n"])).map(({ id }) => id),
     ];
     assertEquals(await found(store), [[["b", 0], ["a", 0]], undefined, 1, undefined, undefined, []]);
     assertEquals(await store.claimKey(request), { state: "running" });
@@ -344,12 +344,12 @@ export function testStore(name: string, place: Place): void {
       await store.commit([state("a", "title", "turn")]);
       const found = async (from: Store) =>
         await Promise.all(
-          (["turn", "asks", "queue"] as const).map(async (name) =>
+          (["turn", "pendingApproval", "queue"] as const).map(async (name) =>
             (await from.sessionsWith(name)).map(({ id, value }) => ({ id, value }))
           ),
         );
       assertEquals(await found(store), [[{ id: "a", value: { atMs: 1 } }], [], [{ id: "b", value: [2] }]]);
-      await store.commit([state("a", "turn", null), state("a", "asks", 3), state("b", "turn", 4)]);
+      await store.commit([state("a", "turn", null), state("a", "pendingApproval", 3), state("b", "turn", 4)]);
       await store.deleteSession("b");
       assertEquals(await found(store), [[], [{ id: "a", value: 3 }], []]);
       await store.close();
@@ -397,8 +397,8 @@ export function testStore(name: string, place: Place): void {
     await store.deleteSession("a");
     assertEquals(await store.listDocuments("other"), []);
     await store.commit([
-      { type: "no_document", kind: "key", id: "b" },
-      { type: "no_document", kind: "key", id: "none" },
+      { type: "delete_document", kind: "key", id: "b" },
+      { type: "delete_document", kind: "key", id: "none" },
       { type: "document", ...document("a", 2) },
     ]);
     assertEquals(await listed(), ["Z", "a", "\ud800 \0"]);
@@ -436,7 +436,7 @@ export function testStore(name: string, place: Place): void {
     await refused(3, read);
     assertEquals(await store.getDocument("key", "a"), document(2));
     await store.commit([
-      { type: "no_document", kind: "key", id: "a" },
+      { type: "delete_document", kind: "key", id: "a" },
       { type: "document", ...document(4), replaces: null },
     ]);
     const racing = await Promise.allSettled([5, 6, 7].map((value) => write(value, document(4))));

@@ -19,7 +19,7 @@ export interface CallPolicy {
   view(call: PolicyCall): PolicyView | Promise<PolicyView>;
   sent?(usage: Usage): void;
   /** Cache keep-alive during pauses. Default: none. */
-  readonly warmer?: Pick<Warmer, "next" | "pinged">;
+  readonly warmer?: Pick<Warmer, "next" | "recordKeepAlive">;
 }
 
 export interface CallPolicyOptions {
@@ -63,9 +63,9 @@ export function plannerPolicy(
     ...(keepAlive && {
       warmer: {
         next: (idle) =>
-          session.nextPing({ ...idle, ...(keepAlive.trial && { trial: keepAlive.trial.known }) }),
-        pinged: (ping) => {
-          const { upgrade } = session.pinged(ping);
+          session.nextKeepAlive({ ...idle, ...(keepAlive.trial && { trial: keepAlive.trial.known }) }),
+        recordKeepAlive: (ping) => {
+          const { upgrade } = session.recordKeepAlive(ping);
           keepAlive.trial?.learn(upgrade);
         },
       },
@@ -122,7 +122,7 @@ export function compaction(summaryCall: SummaryCall): MakePolicy {
 const INSTRUCTION: Message = {
   role: "user",
   content:
-    "Summarise this conversation so that the work can continue from the summary alone. Answer with text only.",
+    "Summarize this conversation so that the work can continue from the summary alone. Answer with text only.",
 };
 
 function isInstruction({ role }: Message): boolean {

@@ -1,4 +1,4 @@
-import type { Ping, Profile } from "@tare/planner";
+import type { KeepAliveRequest, Profile } from "@tare/planner";
 import { promptCost, type PromptUnit } from "@tare/planner/internal/parts";
 import type { HourCache } from "./hour_cache.ts";
 import type { Warmer } from "./warmer.ts";
@@ -17,7 +17,7 @@ export interface PausedCall extends Awaited {
 }
 
 export interface Pinged {
-  readonly pings: number;
+  readonly keepAliveRequests: number;
   readonly cost: number;
 }
 
@@ -26,7 +26,7 @@ const LONGEST_PAUSE_MS = 7 * 24 * 3_600_000;
 
 /** Runs keep-alive requests until the next request. */
 export function playPause(
-  warmer: Pick<Warmer, "next" | "pinged">,
+  warmer: Pick<Warmer, "next" | "recordKeepAlive">,
   call: PausedCall,
   { cache, profile, reportsEnd }: {
     readonly cache: HourCache;
@@ -36,14 +36,14 @@ export function playPause(
 ): Pinged {
   const { atMs: requestedAtMs, promptTokens, hasCommitted, isFirst, nextMs } = call;
   const { nextSharedTokens = promptTokens } = call;
-  if (nextMs === Infinity && reportsEnd) return { pings: 0, cost: 0 };
+  if (nextMs === Infinity && reportsEnd) return { keepAliveRequests: 0, cost: 0 };
   const endMs = Math.min(nextMs, requestedAtMs + LONGEST_PAUSE_MS);
-  let [nowMs, usedMs, pings, cost] = [requestedAtMs, requestedAtMs, 0, 0];
+  let [nowMs, usedMs, keepAliveRequests, cost] = [requestedAtMs, requestedAtMs, 0, 0];
   for (;;) {
     const pending = call.pending.findLast(({ fromMs }) => fromMs <= nowMs)?.pending ?? "user";
     const ping = warmer.next({
       ...{ nowMs, pending, hasCommitted, reportsEnd },
-      ...{ requestedAtMs, usedMs, promptTokens, isFirst, nextMs, nextSharedTokens, pings },
+      ...{ requestedAtMs, usedMs, promptTokens, isFirst, nextMs, nextSharedTokens, keepAliveRequests },
     });
     const atMs = Math.min(ping?.atMs ?? Infinity, endMs);
     // The session may start waiting for something else meanwhile.
@@ -52,22 +52,22 @@ export function playPause(
       nowMs = turn.fromMs;
       continue;
     }
-    if (!ping || atMs >= endMs) return { pings, cost };
+    if (!ping || atMs >= endMs) return { keepAliveRequests, cost };
     nowMs = usedMs = atMs;
-    const usage = { ...servePing(cache, call, { type: ping.type, atMs }), outputTokens: 0 };
+    const usage = { ...serveKeepAlive(cache, call, { type: ping.type, atMs }), outputTokens: 0 };
     const costUnits = promptCost(profile, usage);
-    pings++;
+    keepAliveRequests++;
     cost += costUnits;
-    warmer.pinged?.({ type: ping.type, atMs, usage, costUnits });
+    warmer.recordKeepAlive?.({ type: ping.type, atMs, usage, costUnits });
   }
 }
 
 const DOT: PromptUnit = { hash: "a user's dot", tokens: 5 };
 
-function servePing(
+function serveKeepAlive(
   cache: HourCache,
   { units, answer }: PausedCall,
-  { type, atMs }: Pick<Ping, "type" | "atMs">,
+  { type, atMs }: Pick<KeepAliveRequest, "type" | "atMs">,
 ) {
   if (type === "exact") return cache.serve(units, atMs);
   const marked = units.length + 1;

@@ -8,7 +8,7 @@ import type { TimedSession } from "./timed_session.ts";
 /** Costs are in cost units. */
 export interface PlayedSession {
   readonly cost: number;
-  readonly pings: number;
+  readonly keepAliveRequests: number;
 }
 
 export interface WarmOptions {
@@ -24,7 +24,7 @@ export interface WarmOptions {
 export function playSession({ calls }: TimedSession, warmer: Warmer, options: WarmOptions): PlayedSession {
   const { profile, outputPrice, grants } = options;
   const cache = new HourCache(profile, { grants });
-  let [cost, pings] = [0, 0];
+  let [cost, keepAliveRequests] = [0, 0];
   for (const [at, call] of calls.entries()) {
     const { units, atMs, outputTokens, answer } = call;
     const hourUnits = warmer.hour === "all" ? units.length : warmer.hour === "head" ? 1 : 0;
@@ -40,10 +40,10 @@ export function playSession({ calls }: TimedSession, warmer: Warmer, options: Wa
       nextMs: next?.atMs ?? Infinity,
       ...(next && { nextSharedTokens: shared(next.units, units) }),
     }, { ...options, cache });
-    pings += pinged.pings;
+    keepAliveRequests += pinged.keepAliveRequests;
     cost += costUnits + pinged.cost;
   }
-  return { cost, pings };
+  return { cost, keepAliveRequests };
 }
 
 function shared(units: readonly PromptUnit[], others: readonly PromptUnit[]): number {

@@ -1,12 +1,19 @@
-import { type Idle, observeUpgrade, type Ping, type PingSent, type Profile, UNTRIED } from "@tare/planner";
-import { pingClock } from "@tare/planner/internal/parts";
+import {
+  type Idle,
+  type KeepAliveRequest,
+  observeUpgrade,
+  type Profile,
+  type SentKeepAlive,
+  UNTRIED,
+} from "@tare/planner";
+import { keepAliveClock } from "@tare/planner/internal/parts";
 import type { RequestMade } from "@tare/planner/internal";
 
 export interface IdleCall extends Idle {
   readonly requestedAtMs: number;
   /** Time of the newest request or keep-alive request. */
   readonly usedMs: number;
-  readonly pings: number;
+  readonly keepAliveRequests: number;
   readonly promptTokens: number;
   readonly isFirst: boolean;
   /** Time of the next request, for clairvoyant rules only; infinite without one. */
@@ -18,9 +25,9 @@ export interface IdleCall extends Idle {
 export interface Warmer {
   /** Part of each prompt that is cached for an hour. Default: none. */
   readonly hour?: "all" | "head" | undefined;
-  next(idle: IdleCall): Pick<Ping, "type" | "atMs"> | undefined;
+  next(idle: IdleCall): Pick<KeepAliveRequest, "type" | "atMs"> | undefined;
   requested?(request: RequestMade): void;
-  pinged?(ping: PingSent & { readonly costUnits: number }): void;
+  recordKeepAlive?(request: SentKeepAlive & { readonly costUnits: number }): void;
 }
 
 /** Returns a factory of keep-alives; the sessions of one client share it. */
@@ -43,15 +50,15 @@ export class ClientTrial {
 export const clockRule = (upgrades: boolean): Rule => (profile) => {
   const trial = upgrades ? new ClientTrial() : undefined;
   return () => {
-    const clock = pingClock(profile);
+    const clock = keepAliveClock(profile);
     return {
       next: (idle) => clock.next({ ...idle, ...(trial && { trial: trial.known }) }),
       requested(request) {
         const upgrade = clock.requested(request);
         trial?.learn(upgrade);
       },
-      pinged(ping) {
-        const upgrade = clock.pinged(ping);
+      recordKeepAlive(request) {
+        const upgrade = clock.recordKeepAlive(request);
         trial?.learn(upgrade);
       },
     };

@@ -460,14 +460,14 @@ export async function removeTemporary(
   absolute: string,
   { temporary, own }: { readonly temporary: string; readonly own: string | undefined },
 ): Promise<void> {
-  const beside = [temporary];
+  const temporaries = [temporary];
   for (const name of own === undefined ? [] : await readdir(join(own, STAGING)).catch(ignoreMissing) ?? []) {
     if (!name.startsWith(`${temporary}-`)) continue;
-    beside.push(name.slice(temporary.length + 1));
+    temporaries.push(name.slice(temporary.length + 1));
     await rm(join(own!, STAGING, name), { force: true });
   }
   await inFolder(dirname(absolute), async (folder) => {
-    for (const name of beside) await unlink(folder.at(name)).catch(ignoreMissing);
+    for (const name of temporaries) await unlink(folder.at(name)).catch(ignoreMissing);
   });
 }
 

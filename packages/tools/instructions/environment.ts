@@ -144,7 +144,7 @@ export interface WorkspaceDescription {
 /** Returns the description of a workspace for new sessions, and of later changes of its files. */
 export function environmentDescription(options: EnvironmentOptions): WorkspaceDescription {
   return {
-    describe: async () => environmentText(await lookAround(options)),
+    describe: async () => environmentText(await inspectEnvironment(options)),
     async changes(described) {
       if (!described[0]?.includes(WHERE)) return undefined;
       const [files, skills] = await Promise.all([readFiles(options), readSkills(options)]);
@@ -183,7 +183,7 @@ const WHERE = "# Environment\n\n- Folder: ";
 const CHANGED = "Instruction files have changed. These versions replace the earlier ones:";
 
 /** Returns the current description of a workspace. */
-export async function lookAround(options: EnvironmentOptions): Promise<DescribedEnvironment> {
+export async function inspectEnvironment(options: EnvironmentOptions): Promise<DescribedEnvironment> {
   const { places: { workspace }, now = Date.now } = options;
   const [files, skills, git] = await Promise.all([
     readFiles(options),
@@ -448,7 +448,9 @@ export function skillTool(folders: readonly string[]): Tool | undefined {
         description: "Reads a file of a skill outside of the workspace.",
         parameters: {
           type: "object",
-          properties: { path: { type: "string", description: "Whole path, such as that of its SKILL.md." } },
+          properties: {
+            path: { type: "string", description: "Absolute path, such as that of its SKILL.md." },
+          },
           required: ["path"],
           additionalProperties: false,
         },

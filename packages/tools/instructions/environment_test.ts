@@ -9,7 +9,7 @@ import {
   environmentText,
   filesOf,
   findPlaces,
-  lookAround,
+  inspectEnvironment,
   readFrontMatter,
   skillsOutside,
   skillTool,
@@ -38,7 +38,7 @@ async function describedIn(
   { top, home }: { top: string; home?: string },
 ): Promise<string[]> {
   const places = findPlaces(join(top, workspace), home === undefined ? undefined : join(top, home));
-  const { files } = await lookAround({ places, hidden: join(top, "data") });
+  const { files } = await inspectEnvironment({ places, hidden: join(top, "data") });
   return files.map(({ path }) => path.slice(top.length + 1));
 }
 
@@ -57,7 +57,7 @@ Deno.test("findPlaces() ends at the repository's top or the home folder", async 
   });
 });
 
-Deno.test("lookAround() returns one file per folder after one of the user", async () => {
+Deno.test("inspectEnvironment() returns one file per folder after one of the user", async () => {
   const files = {
     "ann/.claude/CLAUDE.md": "c",
     "ann/.codex/AGENTS.md": "x",
@@ -70,7 +70,7 @@ Deno.test("lookAround() returns one file per folder after one of the user", asyn
   await withFiles(files, async (top) => {
     const places = findPlaces(join(top, "ann/repo/w"), join(top, "ann"));
     const now = () => new Date(2026, 10, 26, 23, 59).getTime();
-    const all = await lookAround({ places, hidden: join(top, "data"), now });
+    const all = await inspectEnvironment({ places, hidden: join(top, "data"), now });
     assertEquals(
       environmentText(all).replaceAll(top, ""),
       `# Instruction files
@@ -105,7 +105,7 @@ two
   });
 });
 
-Deno.test("lookAround() limits each file and the total to whole lines, and reports it", async () => {
+Deno.test("inspectEnvironment() limits each file and the total to whole lines, and reports it", async () => {
   const line = `${"é".repeat(49)}\n`;
   const files = {
     "repo/.git/HEAD": "ref: refs/heads/main\n",
@@ -115,7 +115,7 @@ Deno.test("lookAround() limits each file and the total to whole lines, and repor
   };
   await withFiles(files, async (top) => {
     const places = findPlaces(join(top, "repo/a/b"));
-    const { files } = await lookAround({ places, hidden: join(top, "data") });
+    const { files } = await inspectEnvironment({ places, hidden: join(top, "data") });
     const lines = files.map(({ text }) => text.split("\n"));
     const room = 64 * 1024 - 32 * 1024 - 250 * 99;
     const visible = Math.floor(room / 99);
@@ -128,7 +128,7 @@ Deno.test("lookAround() limits each file and the total to whole lines, and repor
   });
 });
 
-Deno.test("lookAround() follows and reports no link out of the project, to hidden files or to other types", async () => {
+Deno.test("inspectEnvironment() follows and reports no link out of the project, to hidden files or to other types", async () => {
   const files = {
     "secret.md": "planted",
     "repo/.git/HEAD": "ref: refs/heads/main\n",
@@ -149,7 +149,7 @@ Deno.test("lookAround() follows and reports no link out of the project, to hidde
       await Deno.symlink(join(top, target), join(top, "repo", link));
     }
     const places = findPlaces(join(top, "repo/a/b/c/d"));
-    const { files } = await lookAround({ places, hidden: join(top, "repo/data") });
+    const { files } = await inspectEnvironment({ places, hidden: join(top, "repo/data") });
     const opened = filesOf(places).map((path) => path.slice(top.length + 1));
     assertEquals(opened.filter((path) => !/(AGENTS|CLAUDE|copilot-instructions)\.md$/.test(path)), [
       "repo/docs/agents.md",
@@ -165,12 +165,12 @@ Deno.test("lookAround() follows and reports no link out of the project, to hidde
   });
 });
 
-Deno.test("lookAround() follows the user's own links anywhere, and filesOf() returns their targets", async () => {
+Deno.test("inspectEnvironment() follows the user's own links anywhere, and filesOf() returns their targets", async () => {
   const files = { "dotfiles/agents": "Mine.", "ann/.config/tare/": "", "w/AGENTS.md/": "" };
   await withFiles(files, async (top) => {
     await Deno.symlink(join(top, "dotfiles/agents"), join(top, "ann/.config/tare/AGENTS.md"));
     const places = findPlaces(join(top, "w"), join(top, "ann"));
-    const { files } = await lookAround({ places, hidden: join(top, "data") });
+    const { files } = await inspectEnvironment({ places, hidden: join(top, "data") });
     assertEquals(files.map(({ text }) => text.replaceAll(top, "")), [
       '<file path="/ann/.config/tare/AGENTS.md">\nMine.\n</file>',
       `<file path="/w/AGENTS.md" unread="it isn't a file"/>`,
@@ -236,7 +236,7 @@ Deno.test("environmentText(): a file can't close its element or open another one
   });
 });
 
-Deno.test("lookAround() lists changes by git if commands are sandboxed", async () => {
+Deno.test("inspectEnvironment() lists changes by git if commands are sandboxed", async () => {
   await withFiles({ "w/a.txt": "a", "w/b.txt": "b", "data/": "" }, async (top) => {
     const workspace = join(top, "w");
     const git = async (...args: string[]) => {
@@ -258,7 +258,7 @@ Deno.test("lookAround() lists changes by git if commands are sandboxed", async (
     });
     const state = async (shell?: Tool) => {
       const options = { places: findPlaces(workspace), hidden: join(top, "data"), shell };
-      return (await lookAround(options)).where.split("\n").at(-1);
+      return (await inspectEnvironment(options)).where.split("\n").at(-1);
     };
     assertEquals(await state(), "- Git when it began: branch main");
     await git("checkout", "--quiet", "--detach");
@@ -316,7 +316,7 @@ async function folderWith(files: Readonly<Record<string, string>>) {
 
 const skill = (description: string) => `---\nname: x\ndescription: ${description}\n---\nBody\n`;
 
-Deno.test("lookAround() describes each skill, the user's first, on one line", async () => {
+Deno.test("inspectEnvironment() describes each skill, the user's first, on one line", async () => {
   const { top, places, options } = await folderWith({
     "ann/.claude/skills/mine/SKILL.md": skill("Mine: always"),
     "ann/.claude/skills/none/README.md": "",
@@ -327,7 +327,7 @@ Deno.test("lookAround() describes each skill, the user's first, on one line", as
   });
   await Deno.mkdir(join(top, "ann/repo/w/.claude/skills/leak"));
   await Deno.symlink(join(top, "ann/secret"), join(top, "ann/repo/w/.claude/skills/leak/SKILL.md"));
-  const described = await lookAround(options);
+  const described = await inspectEnvironment(options);
   assertEquals(described.skills.map(({ text }) => text.replaceAll(top, "")), [
     '<skills path="/ann/.claude/skills">\n- mine: Mine: always\n</skills>',
     '<skills path="/ann/repo/.agents/skills">\n- above: \n</skills>',
@@ -345,7 +345,7 @@ Deno.test("lookAround() describes each skill, the user's first, on one line", as
   await Deno.remove(top, { recursive: true });
 });
 
-Deno.test("lookAround() limits the number of skills, and reports the number omitted", async () => {
+Deno.test("inspectEnvironment() limits the number of skills, and reports the number omitted", async () => {
   const of = (folder: string, count: number, description: string) =>
     Object.fromEntries(
       Array.from({ length: count }, (_, at) => [
@@ -358,7 +358,7 @@ Deno.test("lookAround() limits the number of skills, and reports the number omit
     ...of("ann/repo/w/.agents/skills", 25, "x".repeat(300)),
     ...of("ann/repo/w/.claude/skills", 102, "z"),
   });
-  const { skills } = await lookAround(options);
+  const { skills } = await inspectEnvironment(options);
   assertEquals(skills.map(({ text }) => [text.split("\n").length - 2, /cut="([^"]*)"/.exec(text)?.[1]]), [
     [0, "3 more omitted"],
     [24, "1 more omitted"],

@@ -20,7 +20,10 @@ export interface McpOptions {
   readonly cwd: string;
   /** Environment of every program; its entry overrides it. Default: empty. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Owner in the mark of the processes, for a later process after a crash. Default: none. */
+  /**
+   * Name in the environment of the processes, by which a later process finds them after a crash. Default:
+   * none.
+   */
   readonly owner?: string;
   /** Sandbox of programs unless their entry excludes them. Default: none. */
   readonly sandbox?: Sandbox | undefined;
@@ -368,7 +371,7 @@ function readTool(
   };
   const { length } = JSON.stringify(definition);
   if (length > MAX_DEFINITION_CHARS) {
-    return refuse(`its definition has ${length} characters, and at most ${MAX_DEFINITION_CHARS} may be`);
+    return refuse(`its definition has ${length} characters; the limit is ${MAX_DEFINITION_CHARS}`);
   }
   try {
     schemaChecker(schema);

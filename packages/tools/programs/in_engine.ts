@@ -53,7 +53,7 @@ export async function playIn(
     const text = JSON.stringify(args ?? {}) ?? "{}";
     if (text.length > given.mostArguments) {
       const state = `its arguments have ${text.length} characters of JSON`;
-      throw new RangeError(`Cannot call ${name}: ${state}, and at most ${given.mostArguments} may be.`);
+      throw new RangeError(`Cannot call ${name}: ${state}; the limit is ${given.mostArguments}.`);
     }
     const { content, error } = await host.call(name, text, more);
     if (!error) return content;

@@ -75,6 +75,6 @@ Deno.test("playIn() reports what a program throws, also the errors of its calls"
   assertEquals(await failing(() => Promise.reject({ odd: 1 })), ["Error", '{"odd":1}']);
   assertEquals(await failing(async (tools) => await tools.read!({ text: "x".repeat(20) })), [
     "RangeError",
-    "Cannot call read: its arguments have 31 characters of JSON, and at most 20 may be.",
+    "Cannot call read: its arguments have 31 characters of JSON; the limit is 20.",
   ]);
 });

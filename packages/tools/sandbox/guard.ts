@@ -253,7 +253,7 @@ function namesIn(text: string): ReadonlySet<string> {
   return new Set(text.split(" "));
 }
 
-/** Returns whether a path, in any spelling, may be executed or followed later without a request. */
+/** Returns whether other programs may execute or follow a file at this path, in any spelling. */
 export function isProtected(path: string): boolean {
   const names = path.split(/[/\\]/).filter(Boolean).map(plainName);
   return names.some((name) => PROTECTED_FOLDERS.has(name)) || PROTECTED_FILES.has(names.at(-1) ?? "");

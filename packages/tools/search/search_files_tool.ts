@@ -316,7 +316,7 @@ export function searchPattern(
     if (!(error instanceof RE2JSException)) throw error;
     throw new ToolRefusal(
       `the pattern is not valid: ${error.message}. Patterns are RE2 regular expressions: no lookahead, no ` +
-        "lookbehind, no backreferences; characters such as ( ) [ ] { } . * + ? need a backslash to stand for themselves.",
+        "lookbehind, no backreferences; characters such as ( ) [ ] { } . * + ? are literal only after a backslash.",
     );
   }
   return {

@@ -85,8 +85,8 @@ export class BackgroundCommands {
    *
    * @internal
    */
-  look(background: BackgroundCommand): string {
-    const output = background.look();
+  inspect(background: BackgroundCommand): string {
+    const output = background.inspect();
     if (background.status) this.#all.delete(background.name);
     return output;
   }
@@ -141,7 +141,7 @@ export class BackgroundCommand {
   #runs = "";
   #isReported = false;
   #isStopped = false;
-  #besides: SandboxShell | undefined;
+  #sandboxShell: SandboxShell | undefined;
   #renamed: CommandEnd["renamed"] = [];
 
   constructor(
@@ -164,12 +164,12 @@ export class BackgroundCommand {
   async begin(command: string): Promise<void> {
     const { sandbox, isOutside = false } = this.#options;
     const isShared = sandbox?.by === "bubblewrap" && !isOutside;
-    const besides = isShared ? new SandboxShell((text) => this.#started?.stdin?.write(text)) : undefined;
-    this.#besides = besides;
+    const sandboxShell = isShared ? new SandboxShell((text) => this.#started?.stdin?.write(text)) : undefined;
+    this.#sandboxShell = sandboxShell;
     const started = await startCommand(command, {
       ...this.#options,
       onOutput: (piece) => this.#take(piece),
-      ...(besides && { script: BESIDES, onAside: (piece) => besides.take(piece) }),
+      ...(sandboxShell && { script: SANDBOX_SCRIPT, onAside: (piece) => sandboxShell.take(piece) }),
     });
     this.#started = started;
     started.exited.then(async () => {
@@ -177,7 +177,7 @@ export class BackgroundCommand {
       this.#renamed = renamed;
       this.#runs = this.#seconds();
       this.#status = status;
-      besides?.close();
+      sandboxShell?.close();
       this.#sought?.();
       this.#ended.resolve();
     });
@@ -204,7 +204,7 @@ export class BackgroundCommand {
     if (this.#started) await this.ended;
   }
 
-  look(): string {
+  inspect(): string {
     this.#isReported = this.#status !== undefined;
     const output = this.#output.describe("new output");
     this.#output = new BoundedOutput(this.#options.maxOutputBytes);
@@ -224,12 +224,12 @@ export class BackgroundCommand {
     if (this.#status) {
       throw new ToolRefusal(`${this.#state()}. Read its output with background, and start it again.`);
     }
-    if (!this.#besides) {
+    if (!this.#sandboxShell) {
       throw new ToolRefusal(
-        `${this.name} runs outside of the sandbox: run the command outside too, without beside.`,
+        `${this.name} runs outside of the sandbox: run the command outside too, without sandbox_of.`,
       );
     }
-    return await this.#besides.run(command, options);
+    return await this.#sandboxShell.run(command, options);
   }
 
   #state(): string {
@@ -255,7 +255,7 @@ export class BackgroundCommand {
  * special characters as octal codes, and `stop MARK`. Their output goes to standard error, followed by mark
  * and exit code.
  */
-const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }; mark=${rest%% *}; " +
+const SANDBOX_SCRIPT = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }; mark=${rest%% *}; " +
   'case $line in run*) code=$(printf "%b." "${rest#* }"); ' +
   'setsid /bin/sh -c \'/bin/sh -c "$1" </dev/null 2>&1; printf "\\n%s %s\\n" "$2" "$?"\' sh "${code%.}" "$mark" >&4 2>&4 3<&- 4>&- & ' +
   'pid=$!;; stop*) kill -KILL "-$pid" 2>/dev/null; printf "\\n%s stopped\\n" "$mark" >&4;; esac; done & ' +
@@ -334,7 +334,7 @@ function octal(command: string): string {
   }).join("");
 }
 
-type LookArguments = {
+type InspectArguments = {
   readonly name: string;
   readonly wait_ms?: number;
   readonly until?: string;
@@ -356,7 +356,7 @@ type LookArguments = {
  * ```
  */
 export function backgroundTool(commands: BackgroundCommands): Tool {
-  return defineTool<LookArguments>({
+  return defineTool<InspectArguments>({
     name: "background",
     description:
       "Returns the state of a command that shell left running, and its output since the last call.",
@@ -385,7 +385,7 @@ export function backgroundTool(commands: BackgroundCommands): Tool {
       const background = commands.find(session, name);
       if (waitMs > 0) await background.wait({ waitMs, until, signal });
       if (stop) await background.stop();
-      return withEnded(commands.look(background), commands.ended(session));
+      return withEnded(commands.inspect(background), commands.ended(session));
     },
   });
 }

@@ -129,7 +129,7 @@ Deno.test("news() reports commands that ended with their server", () => {
 Deno.test(
   needs(
     BUBBLEWRAP,
-    "in the sandbox the ports of a command in the background are reached beside it, and nowhere else",
+    "in the sandbox the ports of a command in the background are reached sandbox_of it, and nowhere else",
   ),
   async () => {
     const serve =
@@ -140,31 +140,34 @@ Deno.test(
       const name = await start(serve);
       await callOk(look, { name, wait_ms: 60_000, until: "listens" });
       assertEquals(
-        await callOk(shell, { command: ask, beside: name }),
+        await callOk(shell, { command: ask, sandbox_of: name }),
         "exit code 0; 6 bytes of output\nhello\n",
       );
       assertEquals(await callOk(shell, { command: ask }), "exit code 0; 8 bytes of output\nrefused\n");
       const odd = "printf '%s\\n' 'ä \"$1\" \\n'; echo two >&2; exit 7";
       assertEquals(
-        await callOk(shell, { command: odd, beside: name }),
+        await callOk(shell, { command: odd, sandbox_of: name }),
         'exit code 7; 15 bytes of output\nä "$1" \\n\ntwo\n',
       );
       await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
       const held = Deno.open(ws.at("alive")).then((pipe) => new Response(pipe.readable).text());
       const long = "exec 3>alive; echo first; sleep 1000 & sleep 1000";
-      const { content, timeoutMs } = await cutOff(shell, { command: long, beside: name });
+      const { content, timeoutMs } = await cutOff(shell, { command: long, sandbox_of: name });
       assertStringIncludes(content, `its time limit of ${timeoutMs / 1000} s was over`);
       assertMatch(content, /6 bytes of output\nfirst\n$/);
       assertEquals(await held, "");
       assertStringIncludes(
-        await callError(shell, { command: "true", beside: name, outside: "x" }),
+        await callError(shell, { command: "true", sandbox_of: name, outside: "x" }),
         "can't run in another one's sandbox",
       );
-      const whole = await callOk(shell, { command: "head -c 200000 /dev/zero | tr '\\0' x", beside: name });
+      const whole = await callOk(shell, {
+        command: "head -c 200000 /dev/zero | tr '\\0' x",
+        sandbox_of: name,
+      });
       assert(whole.startsWith("exit code 0; 200000 bytes of output\nxxx"), whole.slice(0, 100));
       assertMatch(await callOk(look, { name, stop: true }), /ended: stopped/);
       assertStringIncludes(
-        await callError(shell, { command: "true", beside: name }),
+        await callError(shell, { command: "true", sandbox_of: name }),
         "there is no such command",
       );
     }, async ({ root }) => {

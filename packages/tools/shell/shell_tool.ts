@@ -42,7 +42,7 @@ type ShellArguments = {
   readonly timeout_ms?: number;
   readonly outside?: string;
   readonly background?: boolean;
-  readonly beside?: string;
+  readonly sandbox_of?: string;
 };
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -82,7 +82,7 @@ export function shellTool(options: ShellToolOptions): Tool {
       },
       ...(sandbox && { outside: OUTSIDE }),
       ...(background && { background: BACKGROUND }),
-      ...(background && sandbox?.by === "bubblewrap" && { beside: BESIDE }),
+      ...(background && sandbox?.by === "bubblewrap" && { sandbox_of: SANDBOX_OF }),
     },
     required: ["command"],
     stance: "once",
@@ -98,15 +98,15 @@ export function shellTool(options: ShellToolOptions): Tool {
         ...{ maxOutputBytes, owner, sandbox, isOutside: outside !== undefined },
       };
       if (background && given.background) {
-        if (given.beside !== undefined) {
+        if (given.sandbox_of !== undefined) {
           throw new ToolRefusal("a command in another one's sandbox can't run in the background.");
         }
         const started = await background.start(session, command, { ...start, ...(confirm && { confirm }) });
-        return withEnded(background.look(started), background.ended(session));
+        return withEnded(background.inspect(started), background.ended(session));
       }
       const options = { ...start, timeoutMs: limitMs, context };
-      const outcome = background && given.beside !== undefined
-        ? await runBeside(background.find(session, given.beside), command, options)
+      const outcome = background && given.sandbox_of !== undefined
+        ? await runInSandboxOf(background.find(session, given.sandbox_of), command, options)
         : await runShellCommand(command, options);
       const output = withEnded(describeOutput(outcome), background?.ended(session) ?? []);
       switch (outcome.ending) {
@@ -125,7 +125,7 @@ export function shellTool(options: ShellToolOptions): Tool {
   });
 }
 
-async function runBeside(
+async function runInSandboxOf(
   background: BackgroundCommand,
   command: string,
   options: CommandOptions,
@@ -152,7 +152,7 @@ const BACKGROUND = {
   description: "Keeps it running, such as a server; inspect it with the tool background.",
 } as const;
 
-const BESIDE = {
+const SANDBOX_OF = {
   type: "string",
   description: "Name of a background command in whose sandbox to run, to reach its ports.",
 } as const;

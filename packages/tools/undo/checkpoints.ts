@@ -87,7 +87,7 @@ interface Window {
 }
 
 const AFTER_A_CRASH =
-  "The server ended while a command ran: what else was changed before its next start counts as the command's.";
+  "The server ended while a command ran: other changes before its next start count as the command's.";
 
 const AFTER_TWO_CRASHES =
   "Files that this command changed: the server ended again while it inspected the workspace.";
@@ -157,7 +157,7 @@ class StoredCheckpoints implements Checkpoints {
       }
       const { changes, notCovered, linked } = call.isInspected
         ? { changes: [], notCovered: [AFTER_TWO_CRASHES], linked: [] }
-        : await states.lookAtAll();
+        : await states.inspectAll();
       await this.#record(call, changes, [AFTER_A_CRASH, ...notCovered, ...linked]);
       await rm(this.#openCall, { force: true });
     }
@@ -321,8 +321,8 @@ class StoredCheckpoints implements Checkpoints {
       "conflict",
       `Cannot ${verb}: ${
         conflicts.slice(0, MAX_NAMED).join("; ")
-      }${more}. Nothing was changed. With force what was ` +
-        "changed since is overwritten, and can be restored by the opposite.",
+      }${more}. Nothing was changed. With force the later ` +
+        "changes are overwritten, and can be restored by the opposite.",
     );
   }
 
@@ -375,11 +375,11 @@ class StoredCheckpoints implements Checkpoints {
       const isOwn = now === from || now === opened.get(path) || !isFolder(from);
       if (now !== to && isFolder(now) && isOwn) await states.setMode(path, modeOf(to));
     }
-    await states.lookAt(targets.map(([path]) => path));
+    await states.inspect(targets.map(([path]) => path));
   }
 
   async #begin(states: FileStates, window: Window): Promise<void> {
-    await this.#look(states, window, [...this.#windows].at(-1));
+    await this.#inspect(states, window, [...this.#windows].at(-1));
     this.#windows.add(window);
     if (window.paths) return;
     await states.save();
@@ -387,15 +387,15 @@ class StoredCheckpoints implements Checkpoints {
   }
 
   async #end(states: FileStates, window: Window): Promise<void> {
-    await this.#look(states, window, window);
+    await this.#inspect(states, window, window);
     this.#windows.delete(window);
     if (![...this.#windows].some(({ paths }) => !paths)) await rm(this.#openCall, { force: true });
   }
 
-  async #look(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
+  async #inspect(states: FileStates, { paths, notCovered }: Window, by: Window | undefined): Promise<void> {
     const seen = paths
-      ? await states.lookAt(paths)
-      : await states.lookAtAll([...this.#windows].flatMap(({ paths = [] }) => paths));
+      ? await states.inspect(paths)
+      : await states.inspectAll([...this.#windows].flatMap(({ paths = [] }) => paths));
     notCovered.push(...seen.notCovered.filter((sentence) => !notCovered.includes(sentence)));
     if (by) await this.#record(by.of, seen.changes, [...by.notCovered, ...seen.linked]);
   }

@@ -79,7 +79,7 @@ Deno.test("undo() rejects files that have changed since, and with force can be r
   const refused = await assertRejects(() => checkpoints.undo("one"), UndoRefused);
   assertEquals([refused.code, refused.message], [
     "conflict",
-    "Cannot undo: a.txt: it was changed since. Nothing was changed. With force what was changed since is overwritten, " +
+    "Cannot undo: a.txt: it was changed since. Nothing was changed. With force the later changes are overwritten, " +
     "and can be restored by the opposite.",
   ]);
   assertEquals(await snapshot(ws.root), seen);

@@ -80,7 +80,7 @@ Deno.test("changes of a command that was interrupted by a kill are recorded for 
   const [change] = await next.changes("one");
   assertEquals([change?.turn, change?.files], [2, [{ path: "file0", change: "changed" }]]);
   assertEquals((await next.undo("one")).notCovered, [
-    "The server ended while a command ran: what else was changed before its next start counts as the command's.",
+    "The server ended while a command ran: other changes before its next start count as the command's.",
   ]);
   assertEquals(await Deno.readTextFile(ws.at("file0")), "before");
   await next.close();
@@ -104,7 +104,7 @@ Deno.test("openCheckpoints() skips an inspection that ended the previous start",
   await inTurn(next, 3, () => Deno.writeTextFile(ws.at("file0"), "later"));
   const { turns, files, notCovered } = await next.undo("one", { turn: 2 });
   assertEquals([turns, files, notCovered], [[3], [{ path: "file0", change: "changed" }], [
-    "The server ended while a command ran: what else was changed before its next start counts as the command's.",
+    "The server ended while a command ran: other changes before its next start count as the command's.",
     "Files that this command changed: the server ended again while it inspected the workspace.",
     "shell: what it did outside of the workspace's files.",
   ]]);

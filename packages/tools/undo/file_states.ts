@@ -142,7 +142,7 @@ export class FileStates {
   /**
    * Inspects these paths and their parent folders. Returns the changes of known ones; others become known.
    */
-  async lookAt(paths: readonly string[]): Promise<Seen> {
+  async inspect(paths: readonly string[]): Promise<Seen> {
     const seen: Comparison[] = [];
     for (const path of withFolders(paths)) {
       const before = this.#known.get(path);
@@ -153,7 +153,7 @@ export class FileStates {
   }
 
   /** Inspects the whole workspace, or returns why it is too large. Missing paths in `written` stay known. */
-  async lookAtAll(written: readonly string[] = []): Promise<Seen> {
+  async inspectAll(written: readonly string[] = []): Promise<Seen> {
     const found = await this.#walk();
     if (typeof found === "string") {
       this.#isSaved &&= !this.#isWhole;
@@ -295,7 +295,7 @@ export class FileStates {
       return await inFolder(dirname(absolute), (folder) => lstat(folder.at(basename(absolute))));
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
-      if (systemCode(error) === "ENOTDIR") return await isBehindLink(absolute) ? "unstored" : "none";
+      if (systemCode(error) === "ENOTDIR") return await isUnderLink(absolute) ? "unstored" : "none";
       if (error instanceof ToolRefusal || isForbidden(error)) return "unstored";
       throw error;
     }
@@ -454,7 +454,7 @@ function unreadable(error: unknown): [] {
   throw error;
 }
 
-async function isBehindLink(absolute: string): Promise<boolean> {
+async function isUnderLink(absolute: string): Promise<boolean> {
   const folder = dirname(absolute);
   return await realpath(folder).catch(() => folder) !== folder;
 }

@@ -64,7 +64,7 @@ export function fetchTool(options: FetchToolOptions): Tool {
     : domains.join(", ");
   return defineTool<FetchArguments>({
     name: "fetch",
-    description: `Gets a page of the web as Markdown, other text as it is. Reaches only ${named}.`,
+    description: `Gets a web page as Markdown, other text unchanged. Reaches only ${named}.`,
     properties: { url: { type: "string", minLength: 1, maxLength: 8_000, description: "http(s) address." } },
     required: ["url"],
     // GET is safe (RFC 9110, 9.2.1) and may be repeated.

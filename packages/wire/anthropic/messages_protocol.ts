@@ -40,7 +40,7 @@ import { errorBody } from "./write_message.ts";
 import { toolOf } from "./write_messages_body.ts";
 import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
 import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
-import { isLimitExhausted, isSubscription, pingBody, readAnswerBlocks } from "./ping.ts";
+import { isLimitExhausted, isSubscription, keepAliveBody, readAnswerBlocks } from "./keep_alive.ts";
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
@@ -125,9 +125,9 @@ export const MESSAGES_PROTOCOL: Protocol = {
   addedFields: () => new Map(),
   arrange: arrangeItems,
   markedEnds: findMarkedEnds,
-  pings: {
+  keepAlive: {
     readAnswerBlocks,
-    write: pingBody,
+    write: keepAliveBody,
     readUsage: (reply) => readMessagesUsage(asRecord(JSON.parse(decoder.decode(reply)))?.usage),
     isLimitExhausted,
     isSubscription,

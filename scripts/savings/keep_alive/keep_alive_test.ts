@@ -46,29 +46,29 @@ function recorded(id: string, lines = LINES) {
 }
 
 function played(rule: string, { grants = true, reportsEnd = false } = {}) {
-  const pings: string[] = [];
+  const requests: string[] = [];
   const warmer = RULES[rule]!(PROFILE)();
   const noting = {
     ...warmer,
-    pinged(ping: Parameters<NonNullable<Warmer["pinged"]>>[0]) {
-      pings.push(`${ping.type} ${ping.atMs / 1_000} ${Math.round(ping.costUnits)}`);
-      warmer.pinged?.(ping);
+    recordKeepAlive(request: Parameters<NonNullable<Warmer["recordKeepAlive"]>>[0]) {
+      requests.push(`${request.type} ${request.atMs / 1_000} ${Math.round(request.costUnits)}`);
+      warmer.recordKeepAlive?.(request);
     },
   };
   const session = timedSession(recorded("one"), estimateTokens);
   const { cost } = playSession(session, noting, { profile: PROFILE, outputPrice: 5, grants, reportsEnd });
-  return { cost: Math.round(cost), pings };
+  return { cost: Math.round(cost), keepAliveRequests };
 }
 
 /** Written, read, written, written, written; and the output. */
 const BARE = 500_000 + (40_000 + 2_500) + 512_500 + 525_000 + 537_500 + 5 * 4_600;
 
 Deno.test("playSession() bills writes, reads and output by hand-computed numbers", () => {
-  assertEquals(played("none"), { cost: BARE, pings: [] });
+  assertEquals(played("none"), { cost: BARE, keepAliveRequests: [] });
   // New tokens at twice the price; all but the last 90 minutes are read.
   const hour = 800_000 + (40_000 + 4_000) + (40_200 + 16_000) + (41_000 + 20_000) + (42_000 + 20_000) +
     23_000;
-  assertEquals(played("one hour"), { cost: hour, pings: [] });
+  assertEquals(played("one hour"), { cost: hour, keepAliveRequests: [] });
 });
 
 Deno.test("HourCache() bills as documented and renews an entry for its lifetime when read", () => {
@@ -91,7 +91,7 @@ Deno.test("HourCache() bills as documented and renews an entry for its lifetime 
 Deno.test("playSession() sends a rule's keep-alive requests, also after the end", () => {
   const two = (from: number, price: number) => [280, 560].map((second) => `exact ${from + second} ${price}`);
   // One request bridges the seven minutes; a prompt's last token is always processed.
-  const pings = [
+  const keepAliveRequests = [
     ...two(100, 40_201),
     `exact 1580 41001`,
     ...two(1_720, 42_001),
@@ -99,14 +99,14 @@ Deno.test("playSession() sends a rule's keep-alive requests, also after the end"
   ];
   const bridged = 1.15 * 410_000;
   assertAlmostEquals(
-    played("2 pings").cost,
+    played("2 requests").cost,
     BARE - bridged + 2 * 40_201 + 41_001 + 2 * 42_001 + 2 * 43_001,
     2,
   );
-  assertEquals(played("2 pings").pings, pings);
-  assertEquals(played("2 pings", { reportsEnd: true }).pings, pings.slice(0, -2));
+  assertEquals(played("2 requests").keepAliveRequests, keepAliveRequests);
+  assertEquals(played("2 requests", { reportsEnd: true }).keepAliveRequests, keepAliveRequests.slice(0, -2));
   // With foresight: one for the tool, four for 20 minutes, eleven for the hour.
-  assertEquals(played("oracle").pings, [
+  assertEquals(played("oracle").keepAliveRequests, [
     ...[280, 560, 840, 1_120].map((second) => `exact ${100 + second} 40201`).slice(0, 4),
     "exact 1580 41001",
     ...Array.from({ length: 11 }, (_, at) => `exact ${1_720 + 280 * (at + 1)} 42001`),
@@ -116,17 +116,17 @@ Deno.test("playSession() sends a rule's keep-alive requests, also after the end"
 Deno.test("keep-alive clock: sends nothing without a budget, and one extension covers both pauses", () => {
   // Before the first pause 5 % of 552,500 are 27,625, and a request costs 40,200. Before the second they cover one.
   const granted = played("upgrade");
-  assertEquals(granted.pings, ["upgrade 1580 42005"]);
+  assertEquals(granted.keepAliveRequests, ["upgrade 1580 42005"]);
   // It is read after 7 and after 55 minutes: the prompt of 410,000 and the reply of 500.
   const expected = 1.15 * 410_500;
   assertAlmostEquals(granted.cost, BARE + 42_005 - 2 * expected, 2);
   const refused = played("upgrade", { grants: false });
-  assertEquals(refused.pings[0], "upgrade 1580 41630");
+  assertEquals(refused.keepAliveRequests[0], "upgrade 1580 41630");
   assertEquals(
-    refused.pings.slice(1).map((ping) => ping.split(" ")[0]),
-    Array(refused.pings.length - 1).fill("exact"),
+    refused.keepAliveRequests.slice(1).map((request) => request.split(" ")[0]),
+    Array(refused.keepAliveRequests.length - 1).fill("exact"),
   );
-  assertEquals(played("exact").pings[0], "exact 1580 41001");
+  assertEquals(played("exact").keepAliveRequests[0], "exact 1580 41001");
 });
 
 Deno.test("measureKeepAlive() returns a row per client and rule and for all, and shares observed extensions by client", async () => {
@@ -154,7 +154,7 @@ Deno.test("measureKeepAlive() returns a row per client and rule and for all, and
     cost: 1,
     worst: 1,
     losing: 0,
-    pings: 0,
+    keepAliveRequests: 0,
   });
   assertAlmostEquals(row("upgrade").cost, played("upgrade", { reportsEnd: true }).cost / BARE, 1e-6);
   // The client's second session requests no extension after the first was refused.

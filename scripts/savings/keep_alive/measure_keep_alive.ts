@@ -23,7 +23,7 @@ export interface KeepAliveRow {
   readonly vsResend?: number;
   readonly worst: number;
   readonly losing: number;
-  readonly pings: number;
+  readonly keepAliveRequests: number;
 }
 
 /** Anthropic's, in cost units. */
@@ -41,12 +41,14 @@ export interface KeepAliveOptions extends Pick<WarmOptions, "reportsEnd"> {
 
 interface Trio {
   readonly cost: number;
-  readonly pings: number;
+  readonly keepAliveRequests: number;
   readonly bare: number;
   readonly resent: number;
 }
 
-type PlayRule = (recording: Recording) => Promise<{ readonly cost: number; readonly pings: number }>;
+type PlayRule = (
+  recording: Recording,
+) => Promise<{ readonly cost: number; readonly keepAliveRequests: number }>;
 
 export async function measureKeepAlive(
   sources: readonly Pick<Data, "name" | "recordings">[],
@@ -61,9 +63,12 @@ export async function measureKeepAlive(
       const [first, ...others] = plays;
       const bare = await first!.play(recording);
       const resent = options.prunes ? await resend(recording, options.countTokens) : bare.cost;
-      const add = (rule: string, { cost, pings }: { readonly cost: number; readonly pings: number }) => {
+      const add = (
+        rule: string,
+        { cost, keepAliveRequests }: { readonly cost: number; readonly keepAliveRequests: number },
+      ) => {
         const its = played.get(rule) ?? new Map<string, Trio[]>();
-        its.set(name, [...its.get(name) ?? [], { cost, pings, bare: bare.cost, resent }]);
+        its.set(name, [...its.get(name) ?? [], { cost, keepAliveRequests, bare: bare.cost, resent }]);
         played.set(rule, its);
       };
       add(first!.rule, bare);
@@ -151,6 +156,6 @@ function toRow(
     ...(prunes && { vsResend: sum("cost") / sum("resent") }),
     worst: Math.max(...trios.map(({ cost, bare }) => cost / bare)),
     losing: trios.filter(({ cost, bare }) => cost > (1 + LOSS_SHARE) * bare).length / trios.length,
-    pings: sum("pings") / trios.length,
+    keepAliveRequests: sum("keepAliveRequests") / trios.length,
   };
 }

@@ -5,7 +5,8 @@ const STEP_MS = 280_000;
 
 function fixed(most: (idle: IdleCall) => number): Rule {
   return () => () => ({
-    next: (idle) => idle.pings < most(idle) ? { type: "exact", atMs: idle.usedMs + STEP_MS } : undefined,
+    next: (idle) =>
+      idle.keepAliveRequests < most(idle) ? { type: "exact", atMs: idle.usedMs + STEP_MS } : undefined,
   });
 }
 
@@ -15,10 +16,10 @@ const isWorthIt = ({ promptTokens, isFirst }: IdleCall) => promptTokens >= LEAST
 
 export const RULES: Readonly<Record<string, Rule>> = {
   none: () => () => ({ next: () => undefined }),
-  "2 pings": fixed((idle) => isWorthIt(idle) ? 2 : 0),
-  "4 pings": fixed((idle) => isWorthIt(idle) ? 4 : 0),
-  "11 pings": fixed((idle) => isWorthIt(idle) ? 11 : 0),
-  "4 pings, 11 for a tool": fixed((idle) => isWorthIt(idle) ? idle.pending === "tool" ? 11 : 4 : 0),
+  "2 requests": fixed((idle) => isWorthIt(idle) ? 2 : 0),
+  "4 requests": fixed((idle) => isWorthIt(idle) ? 4 : 0),
+  "11 requests": fixed((idle) => isWorthIt(idle) ? 11 : 0),
+  "4 requests, 11 for a tool": fixed((idle) => isWorthIt(idle) ? idle.pending === "tool" ? 11 : 4 : 0),
   // While the requests of a pause cost no more than rewriting the prompt.
   "ski rental": (profile) => {
     const { read, write } = profile;
@@ -31,7 +32,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
   exact: clockRule(false),
   upgrade: clockRule(true),
   "upgrade, head late": withLateHead(clockRule(true)),
-  oracle: (profile) => fixed((idle) => bestPings(idle, profile))(profile),
+  oracle: (profile) => fixed((idle) => bestKeepAlive(idle, profile))(profile),
 };
 
 /** Adds a one-hour head once the provider served nothing of a known prompt. */
@@ -55,12 +56,12 @@ function withLateHead(rule: Rule): Rule {
   };
 }
 
-function bestPings(
+function bestKeepAlive(
   { requestedAtMs, nextMs, promptTokens, nextSharedTokens }: IdleCall,
   { ttlMs, read, write }: Profile,
 ): number {
   const pauseMs = nextMs - requestedAtMs;
   if (pauseMs <= ttlMs || pauseMs === Infinity) return 0;
-  const pings = Math.ceil((pauseMs - ttlMs) / STEP_MS);
-  return pings * read * promptTokens < (write - read) * nextSharedTokens ? pings : 0;
+  const keepAliveRequests = Math.ceil((pauseMs - ttlMs) / STEP_MS);
+  return keepAliveRequests * read * promptTokens < (write - read) * nextSharedTokens ? keepAliveRequests : 0;
 }

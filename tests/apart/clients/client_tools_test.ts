@@ -20,7 +20,7 @@ const PARAMETERS = {
 const pickCall = (id: string) => ({
   id,
   type: "function" as const,
-  function: { name: "pick", arguments: '{ "of": "colours" }' },
+  function: { name: "pick", arguments: '{ "of": "colors" }' },
 });
 
 const REPLIES = [
@@ -91,7 +91,7 @@ Deno.test("openai: chat.completions.runTools() runs the client's tools, and the 
         },
       }],
     });
-    assertEquals([await runner.finalContent(), picked], ["Blue and blue.", ["colours", "colours"]]);
+    assertEquals([await runner.finalContent(), picked], ["Blue and blue.", ["colors", "colors"]]);
     assertEquals([visible(), await sessions()], [VISIBLE, 1]);
   });
 });

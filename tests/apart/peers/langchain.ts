@@ -9,7 +9,7 @@ import {
 import type { MakePolicy } from "@tare/simulator/economy";
 import { fromLangChain } from "./langchain_messages.ts";
 import { call, State } from "./langchain_state.ts";
-import { Summariser, type SummaryCall } from "./summariser.ts";
+import { Summarizer, type SummaryCall } from "./summarizer.ts";
 
 /**
  * Returns `contextEditingMiddleware` with one `ClearToolUsesEdit` as a policy, which edits the state's
@@ -32,16 +32,16 @@ export function clearing(settings: ClearToolUsesEditConfig = {}): MakePolicy {
 }
 
 /** Trigger of `summarizationMiddleware`, and the messages that it retains. */
-interface Summarisation {
+interface Summarization {
   readonly trigger: { readonly tokens: number } | { readonly fraction: number };
   readonly keep: { readonly messages: number } | { readonly fraction: number };
 }
 
-export function summarising(settings: Summarisation, summaryCall: SummaryCall): MakePolicy {
+export function summarizing(settings: Summarization, summaryCall: SummaryCall): MakePolicy {
   return ({ windowTokens, countTokens }) => {
-    const summariser = new Summariser(summaryCall, countTokens);
+    const summarizer = new Summarizer(summaryCall, countTokens);
     const state = new State();
-    const invoke = (prompt: string) => ({ content: summariser.answer([{ role: "user", content: prompt }]) });
+    const invoke = (prompt: string) => ({ content: summarizer.answer([{ role: "user", content: prompt }]) });
     const model = { profile: { maxInputTokens: windowTokens }, invoke };
     const { beforeModel } = summarizationMiddleware(
       { ...settings, model } as unknown as Parameters<typeof summarizationMiddleware>[0],
@@ -56,7 +56,7 @@ export function summarising(settings: Summarisation, summaryCall: SummaryCall): 
             (update as { messages: BaseMessage[] }).messages,
           );
         }
-        return summariser.charge({ messages: [...system, ...fromLangChain(state.messages)], tools });
+        return summarizer.charge({ messages: [...system, ...fromLangChain(state.messages)], tools });
       },
     };
   };

@@ -1,7 +1,7 @@
 import { policyNamed } from "../../../scripts/savings/policies/policies.ts";
 import type { MakePolicy } from "@tare/simulator/economy";
 import { pruning } from "./ai_sdk.ts";
-import { clearing, summarising } from "./langchain.ts";
+import { clearing, summarizing } from "./langchain.ts";
 
 const FRACTIONS = { trigger: { fraction: 0.8 }, keep: { fraction: 0.3 } };
 const FOUR_THOUSAND = { trigger: { tokens: 4_000 }, keep: { messages: 20 } };
@@ -24,10 +24,10 @@ export const PEERS: Readonly<Record<string, MakePolicy>> = {
     keep: { messages: 5 },
     clearToolInputs: true,
   }),
-  "langchain-summarise-4k": summarising(FOUR_THOUSAND, "cached"),
-  "langchain-summarise-4k-cold": summarising(FOUR_THOUSAND, "cold"),
-  "langchain-summarise": summarising(FRACTIONS, "cached"),
-  "langchain-summarise-cold": summarising(FRACTIONS, "cold"),
+  "langchain-summarize-4k": summarizing(FOUR_THOUSAND, "cached"),
+  "langchain-summarize-4k-cold": summarizing(FOUR_THOUSAND, "cold"),
+  "langchain-summarize": summarizing(FRACTIONS, "cached"),
+  "langchain-summarize-cold": summarizing(FRACTIONS, "cold"),
 };
 
 export function peerNamed(name: string): ReturnType<typeof policyNamed> {

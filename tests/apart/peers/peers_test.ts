@@ -11,7 +11,7 @@ import {
 } from "@tare/simulator/economy";
 import { generateWorkload } from "../../workload.ts";
 import { pruning } from "./ai_sdk.ts";
-import { clearing, summarising } from "./langchain.ts";
+import { clearing, summarizing } from "./langchain.ts";
 import { fromLangChain, toLangChain } from "./langchain_messages.ts";
 import { fromModelPrompt, toModelPrompt } from "./model_prompt.ts";
 import { peerNamed, PEERS } from "./peers.ts";
@@ -218,7 +218,7 @@ const SUMMARISED = [
 
 Deno.test("summarizationMiddleware() requests summaries on the cached prefix", async () => {
   const settings = { trigger: { tokens: 1_500 }, keep: { messages: 3 } };
-  const { visible, views } = await play(summarising(settings, "cached"));
+  const { visible, views } = await play(summarizing(settings, "cached"));
   assertEquals(visible, SUMMARISED);
   assertEquals(
     asides(views),
@@ -228,7 +228,7 @@ Deno.test("summarizationMiddleware() requests summaries on the cached prefix", a
 
 Deno.test("summarizationMiddleware() requests summaries in its own words", async () => {
   const settings = { trigger: { tokens: 1_500 }, keep: { messages: 3 } };
-  const { visible, views } = await play(summarising(settings, "cold"));
+  const { visible, views } = await play(summarizing(settings, "cold"));
   assertEquals(visible, SUMMARISED);
   assertEquals(
     asides(views),

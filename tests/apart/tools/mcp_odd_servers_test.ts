@@ -191,7 +191,7 @@ Deno.test("invalid tools: a server's valid tools are usable, and errors of the o
       cannot('"bad_schema"')
     }its inputSchema is no JSON Schema: Cannot use the schema: properties.a.type must be ` +
     "one of array, boolean, integer, null, number, object, string.",
-    `${cannot('"huge"')}its definition has 1048675 characters, and at most 65536 may be.`,
+    `${cannot('"huge"')}its definition has 1048675 characters; the limit is 65536.`,
     `${cannot('"add"')}its name becomes odd__add, and so does that of "add".`,
     `${
       cannot('"backtracks"')

@@ -54,7 +54,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   };
   return (
     <section
-      class="talk"
+      class="chat"
       aria-label="Conversation"
       onKeyDown={(event) => event.key === "Escape" && isRunning && conversation.cancel()}
     >
@@ -71,14 +71,14 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
           />
         ))}
         {edit && editing === undefined && (
-          <p class="again">
+          <p class="retry">
             <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
             <button type="button" class="quiet" onClick={() => again()}>Try again</button>
           </p>
         )}
       </div>
-      {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>Scroll to the end</button>}
-      <p class="hidden" role="status">
+      {!isAtEnd && <button type="button" class="jump" onClick={toEnd}>Scroll to the end</button>}
+      <p class="visually-hidden" role="status">
         {isRunning
           ? "The agent is working."
           : conversation.approvals.length > 0
@@ -89,7 +89,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       </p>
       <Trouble text={trouble} />
       {unsent && !conversation.isSending && (
-        <p class="trouble unsent">
+        <p class="error unsent">
           Message not sent: <bdi>{plainText(unsent.input).slice(0, 80)}</bdi>
           <button type="button" onClick={() => conversation.sendAgain()}>Retry</button>
         </p>
@@ -128,7 +128,7 @@ function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
             aria-current={at === done ? "step" : undefined}
           >
             <bdi>{step}</bdi>
-            {at < done && <span class="hidden">, done</span>}
+            {at < done && <span class="visually-hidden">, done</span>}
           </li>
         ))}
       </ol>
@@ -234,7 +234,7 @@ function QuestionView({ approval, answer }: {
   const id = `why-${approval.id}`;
   return (
     <form
-      class="question"
+      class="approval"
       aria-label={`Run ${name}?`}
       tabIndex={-1}
       ref={box}
@@ -243,7 +243,7 @@ function QuestionView({ approval, answer }: {
         say("deny");
       }}
     >
-      <p class="asks" role="alert">
+      <p class="approval-title" role="alert">
         Run{" "}
         <b>
           <bdi>{name}</bdi>
@@ -253,8 +253,8 @@ function QuestionView({ approval, answer }: {
       {(change === undefined || change.omitted !== undefined) &&
         <Clip text={readable(approval.arguments)} label="Arguments" />}
       {[...(effects?.writes ?? []).map((path) => `Writes ${path}`), ...(why === undefined ? [] : [why])]
-        .map((text) => <p key={text} class="until">{plain(text)}</p>)}
-      <p class="until">
+        .map((text) => <p key={text} class="details">{plain(text)}</p>)}
+      <p class="details">
         Denied if you send a message, or without a decision by{" "}
         {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
       </p>
@@ -271,7 +271,7 @@ function QuestionView({ approval, answer }: {
           placeholder="Visible to the agent"
           onInput={(event) => setReason(event.currentTarget.value)}
         />
-        <button type="submit" class="stop" disabled={isSent}>Deny</button>
+        <button type="submit" class="danger" disabled={isSent}>Deny</button>
       </div>
     </form>
   );
@@ -317,7 +317,7 @@ function Spoken({ content }: { readonly content: Content }) {
     ? [{ type: "text", text: content }]
     : content;
   return (
-    <article class="said" aria-label="You">
+    <article class="message" aria-label="You">
       {parts.map((part, at) => <Part key={at} part={part} />)}
     </article>
   );
@@ -331,9 +331,9 @@ function Part({ part }: { readonly part: ContentPart }) {
     case "text":
       return part.text.length > LONG
         ? <Clip text={part.text} />
-        : <p class="plain" dir="auto">{part.text}</p>;
+        : <p class="plain-text" dir="auto">{part.text}</p>;
     case "refusal":
-      return <p class="plain" dir="auto">{part.refusal}</p>;
+      return <p class="plain-text" dir="auto">{part.refusal}</p>;
     case "image_url":
       return <Image url={part.image_url.url} alt="Attached image" />;
     default:
@@ -349,7 +349,7 @@ function Part({ part }: { readonly part: ContentPart }) {
 function Image({ url, alt }: { readonly url: string; readonly alt: string }) {
   if (/^data:image\/(png|jpeg|gif|webp);/.test(url)) return <img src={url} alt={alt} />;
   return (
-    <p class="plain">
+    <p class="plain-text">
       <bdi>{url.slice(0, 200)}</bdi>
     </p>
   );
@@ -482,13 +482,13 @@ function End(
   return (
     <footer class="end">
       {reason !== "completed" && (
-        <p class={reason === "approval" ? "" : "why"}>
+        <p class={reason === "approval" ? "" : "reason"}>
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
           {refusedImages &&
             " If the model doesn't support images, edit the message that contains them, or choose another model."}
         </p>
       )}
-      <p class="sums">{sumOf(ledger)}</p>
+      <p class="totals">{sumOf(ledger)}</p>
     </footer>
   );
 }
@@ -571,7 +571,7 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
       )}
       {isUndone && <button type="button" class="quiet" onClick={() => ask("redo")}>Redo file changes</button>}
       {refused && (
-        <p class="trouble" role="alert">
+        <p class="error" role="alert">
           <bdi>{refused.why}</bdi>
           {refused.mayForce && (
             <button type="button" onClick={() => ask(refused.wish, true)}>Do it anyway</button>

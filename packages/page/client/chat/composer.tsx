@@ -114,7 +114,7 @@ export function Composer(
       onDrop={onDrop}
     >
       {edits !== undefined && (
-        <p class="edits">
+        <p class="editing">
           The edited message starts a new session from before your last message. This session and the files
           stay unchanged.
           <button type="button" class="quiet" onClick={leave}>Cancel edit</button>
@@ -142,12 +142,12 @@ export function Composer(
       )}
       <Trouble text={trouble} />
       {supportsImages === false && files.some(({ part }) => part.type === "image_url") && (
-        <p class="trouble" role="status">
+        <p class="error" role="status">
           This model is not known to support images; its provider may refuse the message.
         </p>
       )}
       {mentions.list}
-      <label class="hidden" for="input">
+      <label class="visually-hidden" for="input">
         {isRunning
           ? "Message to the running agent"
           : edits === undefined
@@ -169,15 +169,15 @@ export function Composer(
         onPaste={onPaste}
         {...mentions.attributes}
       />
-      <div class="actions">
+      <div class="toolbar">
         <button type="button" class="quiet" onClick={() => chooser.current?.click()}>Attach</button>
         <input ref={chooser} type="file" multiple hidden aria-label="Files to attach" onChange={onChoose} />
         {!isRunning && <Limits texts={limits} change={setLimits} />}
-        <span class="space" />
+        <span class="spacer" />
         {onContinue && (
           <button type="button" onClick={() => onContinue(limitsOf(limits))}>Continue the turn</button>
         )}
-        {isRunning && <button type="button" class="stop" onClick={() => cancel?.()}>Stop</button>}
+        {isRunning && <button type="button" class="danger" onClick={() => cancel?.()}>Stop</button>}
         <button type="submit" class="primary" disabled={isEmpty}>{isRunning ? "Steer" : "Send"}</button>
       </div>
     </form>
@@ -207,7 +207,7 @@ function Limits(
   return (
     <details class="limits">
       <summary>{isLimited ? "Limited" : "Limits"}</summary>
-      <div class="sheet">
+      <div class="fields">
         <p>The turn ends when it reaches one of these limits.</p>
         {FIELDS.map(({ name, label }) => (
           <label key={name}>
@@ -427,7 +427,7 @@ function useMentions(
     },
     list: isOpen
       ? (
-        <ul class="offer" role="listbox" id={id} aria-label="Files of the workspace">
+        <ul class="completions" role="listbox" id={id} aria-label="Files of the workspace">
           {files.map((file, place) => (
             <li
               key={file}

@@ -66,8 +66,7 @@ export function GatewayView({ forwardsTo = {} }: Pick<ResponseOf<"GET /agent">, 
       <h1>Gateway</h1>
       <p>
         This server is a gateway between your agent and its provider, without an agent of its own. It reduces
-        prompts, keeps the provider’s cache alive and records the estimated saving in the{" "}
-        <a href="#/overview">overview</a>.
+        prompts and records the estimated saving in the <a href="#/overview">overview</a>.
       </p>
       <ul>
         {messages !== undefined && (
@@ -89,7 +88,7 @@ export function GatewayView({ forwardsTo = {} }: Pick<ResponseOf<"GET /agent">, 
       </ul>
       <p>
         <code>tare run claude</code>{" "}
-        in this server’s folder starts Claude Code through the gateway, and other agents by name. With{" "}
+        in this server’s folder starts Claude Code through the gateway; other agents have names too. With{" "}
         <code>TARE_MODEL</code> the server has its own agent.
       </p>
     </section>

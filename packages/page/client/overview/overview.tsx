@@ -214,7 +214,7 @@ function Rows({ label, head, rows, name, chosen }: {
       rows={rows}
       isChosen={({ key }) => key === chosen}
       columns={[
-        [head, name, "begins"],
+        [head, name, "clipped"],
         ["Cost", money],
         ["Unpriced calls", unpriced],
         ["Estimated saving", saved],
@@ -259,7 +259,7 @@ function Found({ day }: { readonly day: string | undefined }) {
         label="Causes of cache misses"
         rows={misses}
         columns={[
-          ["Cause", ({ avoidable, name }) => avoidable ? <strong>{name}</strong> : name, "begins"],
+          ["Cause", ({ avoidable, name }) => avoidable ? <strong>{name}</strong> : name, "clipped"],
           ["Cost", money],
           ["Unpriced calls", unpriced],
           ["Tokens", ({ tokens }) => formatCount(tokens)],
@@ -268,7 +268,7 @@ function Found({ day }: { readonly day: string | undefined }) {
             <>
               {remedy} <Changed dearest={dearest} />
             </>
-          ), "words"],
+          ), "text"],
         ]}
       />
     </>

@@ -45,7 +45,7 @@ const PARTS:
     ["changed", "Changes by the client", "cache misses after other tools, another model or edited messages"],
     ["lost", "Early cache loss", "cache misses within the cache’s lifetime"],
     ["output", "Output", "generated tokens"],
-    ["ping", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
+    ["keepAlive", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
   ];
 
 export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.Element {
@@ -62,7 +62,7 @@ export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.El
             isPriced(totals) ? dollars(totals[`${part}Usd`]) : formatCount(totals[`${part}CostUnits`]),
         ],
         ["Share", ([part]) => share(totals[`${part}${unit}`], whole)],
-        ["Meaning", ([, , meaning]) => meaning, "words"],
+        ["Meaning", ([, , meaning]) => meaning, "text"],
       ]}
       rows={PARTS.filter(([part]) => totals[`${part}${unit}`] > 0)}
     />

@@ -12,7 +12,7 @@ export interface Sum {
 
 export function SumList({ totals }: { readonly totals: readonly Sum[] }): JSX.Element {
   return (
-    <dl class="sums">
+    <dl class="totals">
       {totals.map(({ name, value, note }) => (
         <div key={name}>
           <dt>{name}</dt>
@@ -39,8 +39,8 @@ export function costsOf(
     "costUnits" | "baselineCostUnits" | "usd" | "baselineUsd" | "unpricedCalls"
   >,
 ): Sum[] {
-  const withBaseline = (cost: number, without: number, format: (cost: number) => string) =>
-    `baseline ${format(without)}: ${share(without - cost, without)} estimated saving`;
+  const withBaseline = (cost: number, baseline: number, format: (cost: number) => string) =>
+    `baseline ${format(baseline)}: ${share(baseline - cost, baseline)} estimated saving`;
   const cost = { usd, costUnits, unpricedCalls };
   const note = [isPriced(cost) ? withBaseline(usd, baselineUsd, dollars) : "", withoutPrice(cost)].filter(
     Boolean,
@@ -57,9 +57,9 @@ export function costsOf(
 
 /** Returns the saving against resending everything, for calls before the window overflowed; empty if it never did. */
 export function overflowOf(
-  { calls, fittingCalls, fittingCostUnits, resendCostUnits, withoutCompactions }: CallTotals,
+  { calls, fittingCalls, fittingCostUnits, resendCostUnits, baselineCompactions }: CallTotals,
 ): Sum[] {
-  if (withoutCompactions === 0) return [];
+  if (baselineCompactions === 0) return [];
   return [{
     name: "Before the window was full",
     value: share(resendCostUnits - fittingCostUnits, resendCostUnits),
@@ -67,7 +67,7 @@ export function overflowOf(
       `estimated saving against resending everything, ${fittingCalls} of ${
         counted(calls, "call")
       }; afterwards the client ` +
-      `would have compacted ${counted(withoutCompactions, "time")}`,
+      `would have compacted ${counted(baselineCompactions, "time")}`,
   }];
 }
 

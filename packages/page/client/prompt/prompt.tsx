@@ -17,11 +17,11 @@ import { SessionHead } from "../session_head.tsx";
 type Block = PromptReport["blocks"][number];
 
 const STATES: Readonly<Record<Block["state"], string>> = {
-  alive: "unchanged",
+  visible: "unchanged",
   deduplicated: "compressed: repeated content and redundant formatting are removed",
-  elided: "evicted: replaced by a one-line placeholder",
+  replaced: "evicted: replaced by a one-line placeholder",
   truncated: "truncated: only head and tail are visible",
-  summarised: "summarized with other messages",
+  summarized: "summarized with other messages",
   evicted: "evicted: mentioned in a one-line placeholder",
   compact: "compact: names and types only",
 };
@@ -42,7 +42,7 @@ export function Prompt(
   const found = blocks.findIndex(({ id }) => id === chosen);
   const at = found >= 0
     ? found
-    : Math.max(0, blocks.findIndex(({ state, kind }) => state !== "alive" && kind === "message"));
+    : Math.max(0, blocks.findIndex(({ state, kind }) => state !== "visible" && kind === "message"));
   const choose = (at: number) => setChosen(blocks[at]?.id);
   return (
     <section class="report">
@@ -105,13 +105,13 @@ function PromptStrip(
       >
         <svg width={width} height={rows * (ROW.height + ROW.gap)} aria-hidden="true">
           {KINDS.map((kind) => <path key={kind} class={kind} d={seen[kind]} />)}
-          <path class="gone" d={gone} />
+          <path class="evicted" d={gone} />
           <path class="outline" d={outline(at)} />
         </svg>
       </Slider>
       <ul class="legend">
         {KINDS.map((kind) => <li key={kind} class={kind}>{NAMES[kind]}</li>)}
-        <li class="gone">Removed from the prompt</li>
+        <li class="evicted">Removed from the prompt</li>
       </ul>
     </div>
   );
@@ -168,9 +168,9 @@ function Detail(
       {place !== null && <Wishes block={block} wish={wish} />}
       <Trouble text={trouble} />
       {texts && (
-        <div class="sides">
+        <div class="comparison">
           <Side title="Current prompt" text={texts.now} none="Nothing." />
-          {texts.original && state !== "alive" && <Side title="Original" text={texts.original} none="" />}
+          {texts.original && state !== "visible" && <Side title="Original" text={texts.original} none="" />}
         </div>
       )}
     </section>
@@ -206,18 +206,18 @@ function Wishes(
       ? (done ? "Retained in the prompt." : "Pending: restored at the next rewrite and then retained.")
       : (done ? "Evicted from the prompt." : "Pending: evicted at the next rewrite.");
     return (
-      <p class="wish">
+      <p class="pin">
         <span role="status">{pinText}</span>
         <button type="button" onClick={() => wish()}>Remove pin</button>
       </p>
     );
   }
   return (
-    <p class="wish">
+    <p class="pin">
       <button type="button" onClick={() => wish("retain")}>
-        {state === "alive" ? "Retain" : "Restore and retain"}
+        {state === "visible" ? "Retain" : "Restore and retain"}
       </button>
-      {role === "tool" && state !== "elided" && (
+      {role === "tool" && state !== "replaced" && (
         <button type="button" onClick={() => wish("evict")}>Evict</button>
       )}
     </p>
@@ -227,7 +227,7 @@ function Wishes(
 function ChangedBlocks(
   { blocks, choose }: { readonly blocks: readonly Block[]; readonly choose: (at: number) => void },
 ) {
-  const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "alive" || pin !== null);
+  const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "visible" || pin !== null);
   if (left.length === 0) return <p>The prompt contains everything unchanged.</p>;
   return (
     <section aria-label="Changed and pinned blocks">
@@ -241,11 +241,11 @@ function ChangedBlocks(
               <bdi>{nameOf(block)}</bdi>
             </button>
           )],
-          ["Beginning", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
+          ["Beginning", ([, { title }]) => <bdi>{title}</bdi>, "clipped"],
           ["Tokens now", ([, { tokens }]) => formatCount(tokens)],
           ["Original tokens", ([, { originalTokens }]) => formatCount(originalTokens)],
           ["State", ([, { pin, state }]) =>
-            pin ? (pin.wish === "retain" ? "pinned: retain" : "pinned: evict") : STATES[state], "words"],
+            pin ? (pin.wish === "retain" ? "pinned: retain" : "pinned: evict") : STATES[state], "text"],
         ]}
       />
     </section>

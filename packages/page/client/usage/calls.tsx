@@ -20,7 +20,7 @@ import { SessionHead } from "../session_head.tsx";
 const NAMES: Readonly<Record<Part, string>> = {
   cached: "Cache read",
   written: "Cache write",
-  fresh: "Uncached",
+  uncached: "Uncached",
   output: "Output",
 };
 
@@ -68,9 +68,9 @@ function totalsOf(calls: readonly CallReport[]): Sum[] {
     { name: "Output tokens", value: formatCount(add(({ outputTokens }) => outputTokens)) },
     ...costsOf({
       costUnits: add(({ costUnits }) => costUnits),
-      baselineCostUnits: add(({ without, costUnits }) => without?.costUnits ?? costUnits),
+      baselineCostUnits: add(({ baseline, costUnits }) => baseline?.costUnits ?? costUnits),
       usd: add(({ usd }) => usd),
-      baselineUsd: add(({ without, usd }) => without ? without.usd : usd),
+      baselineUsd: add(({ baseline, usd }) => baseline ? baseline.usd : usd),
       unpricedCalls: calls.filter(({ usd }) => usd === null).length,
     }),
   ];
@@ -84,7 +84,7 @@ interface Choice {
 
 function Chart({ calls, at, choose }: Choice) {
   const [box, room] = useWidth<HTMLDivElement>();
-  const { width, pitch, most, paths, without, rewritten } = useMemo(() => layOutBars(calls, room), [
+  const { width, pitch, most, paths, baseline, rewritten } = useMemo(() => layOutBars(calls, room), [
     calls,
     room,
   ]);
@@ -100,19 +100,19 @@ function Chart({ calls, at, choose }: Choice) {
         find={(x) => Math.floor(x / pitch)}
       >
         <svg width={width} height={HEIGHT + FOOT} aria-hidden="true">
-          <rect class="chosen" x={at * pitch} y={0} width={pitch} height={HEIGHT + FOOT} />
+          <rect class="selected" x={at * pitch} y={0} width={pitch} height={HEIGHT + FOOT} />
           {PARTS.map((part) => <path key={part} class={part} d={paths[part]} />)}
-          <path class="without" d={without} />
+          <path class="baseline" d={baseline} />
           <path class="base" d={`M0 ${HEIGHT + 0.5}h${width}`} />
           {rewritten.map((at) => (
-            <path key={at} class="mark" d={`M${at * pitch + pitch / 2} ${HEIGHT + 3}l4.5 8h-9z`} />
+            <path key={at} class="marker" d={`M${at * pitch + pitch / 2} ${HEIGHT + 3}l4.5 8h-9z`} />
           ))}
         </svg>
       </Slider>
       <ul class="legend">
         {PARTS.map((part) => <li key={part} class={part}>{NAMES[part]}</li>)}
-        <li class="without">Baseline (without Tare)</li>
-        <li class="mark">Rewritten before this call</li>
+        <li class="baseline">Baseline (without Tare)</li>
+        <li class="marker">Rewritten before this call</li>
       </ul>
     </div>
   );
@@ -132,7 +132,7 @@ function Detail({ call }: { readonly call: CallReport }) {
     turn,
     purpose,
     promptTokens,
-    without,
+    baseline,
     costUnits,
     usd,
     uncached,
@@ -141,14 +141,14 @@ function Detail({ call }: { readonly call: CallReport }) {
     estimated,
   } = call;
   const tokens = partsOf(call);
-  const of = (paid: number, without: number | null | undefined, format: (value: number) => string) =>
-    format(paid) + (typeof without === "number" ? ` (baseline ${format(without)})` : "");
+  const of = (paid: number, baseline: number | null | undefined, format: (value: number) => string) =>
+    format(paid) + (typeof baseline === "number" ? ` (baseline ${format(baseline)})` : "");
   const metrics: (readonly [name: string, value: string, part?: Part])[] = [
     ...PARTS.map((part) => [NAMES[part], formatCount(tokens[part]), part] as const),
     ["Prompt", formatCount(promptTokens)],
-    ...(without ? [["Baseline prompt", formatCount(without.promptTokens)] as const] : []),
-    ["Cost units", of(costUnits, without?.costUnits, formatCount)],
-    ...(usd === null ? [] : [["US dollars", of(usd, without?.usd, dollars)] as const]),
+    ...(baseline ? [["Baseline prompt", formatCount(baseline.promptTokens)] as const] : []),
+    ["Cost units", of(costUnits, baseline?.costUnits, formatCount)],
+    ...(usd === null ? [] : [["US dollars", of(usd, baseline?.usd, dollars)] as const]),
   ];
   return (
     <section class="detail" aria-label="Selected call">
@@ -158,7 +158,7 @@ function Detail({ call }: { readonly call: CallReport }) {
         {purpose !== "turn" && <small>{purpose}</small>}
         {estimated && <small>estimated: the provider reported no usage</small>}
       </h2>
-      <dl class="figures">
+      <dl class="metrics">
         {metrics.map(([name, value, part]) => (
           <div key={name} class={part}>
             <dt>{name}</dt>
@@ -180,7 +180,7 @@ function Detail({ call }: { readonly call: CallReport }) {
         </p>
       )}
       {rewrites.map(({ mechanism, reason, removed, tokensBefore, tokensAfter }, at) => (
-        <p key={at} class="why">
+        <p key={at} class="reason">
           <strong>Rewritten: {formatCount(tokensBefore)} → {formatCount(tokensAfter)} tokens.</strong> Reason:
           {" "}
           <bdi>{reason}</bdi>. Removed: <bdi>{removed}</bdi>. Mechanism: {mechanism}.
@@ -218,16 +218,16 @@ function Table({ calls, at, choose }: Choice) {
           ["Call", ({ number, rewrites }) => (
             <>
               <button type="button" class="quiet" onClick={() => choose(number - 1)}>{number}</button>
-              {rewrites.length > 0 && <span class="mark" title="Rewritten before this call">▲</span>}
+              {rewrites.length > 0 && <span class="marker" title="Rewritten before this call">▲</span>}
             </>
           )],
           ...PARTS.map((part) =>
             [NAMES[part], (call: CallReport) => formatCount(partsOf(call)[part])] as const
           ),
           ["Prompt", ({ promptTokens }) => formatCount(promptTokens)],
-          ["Baseline prompt", ({ without }) => without ? formatCount(without.promptTokens) : "–"],
+          ["Baseline prompt", ({ baseline }) => baseline ? formatCount(baseline.promptTokens) : "–"],
           ["Cost units", ({ costUnits }) => formatCount(costUnits)],
-          ["Baseline cost units", ({ without }) => without ? formatCount(without.costUnits) : "–"],
+          ["Baseline cost units", ({ baseline }) => baseline ? formatCount(baseline.costUnits) : "–"],
         ]}
       />
       <p class="note">
@@ -240,7 +240,7 @@ function Table({ calls, at, choose }: Choice) {
 }
 
 /** Parts of a call's tokens, from the bottom of its bar to the top. */
-const PARTS = ["cached", "written", "fresh", "output"] as const;
+const PARTS = ["cached", "written", "uncached", "output"] as const;
 type Part = typeof PARTS[number];
 
 const HEIGHT = 200;
@@ -257,19 +257,19 @@ const PITCH = { least: 5, most: 36 };
 function partsOf(
   { cachedTokens, writtenTokens, newTokens, outputTokens }: CallReport,
 ): Readonly<Record<Part, number>> {
-  return { cached: cachedTokens, written: writtenTokens, fresh: newTokens, output: outputTokens };
+  return { cached: cachedTokens, written: writtenTokens, uncached: newTokens, output: outputTokens };
 }
 
 /** Lays out one bar per call as SVG paths, wider than the room if needed; `most` is the number of tokens at the top. */
 function layOutBars(calls: readonly CallReport[], room: number) {
   const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
   const most = calls.reduce(
-    (most, { promptTokens, without, outputTokens }) =>
-      Math.max(most, Math.max(promptTokens, without?.promptTokens ?? 0) + outputTokens),
+    (most, { promptTokens, baseline, outputTokens }) =>
+      Math.max(most, Math.max(promptTokens, baseline?.promptTokens ?? 0) + outputTokens),
     1,
   );
-  const paths: Record<Part, string> = { cached: "", written: "", fresh: "", output: "" };
-  let without = "";
+  const paths: Record<Part, string> = { cached: "", written: "", uncached: "", output: "" };
+  let baseline = "";
   const barWidth = pitch * 0.8;
   for (const [at, call] of calls.entries()) {
     const x = round(at * pitch + pitch * 0.1);
@@ -281,12 +281,12 @@ function layOutBars(calls: readonly CallReport[], room: number) {
       top -= height;
       paths[part] += `M${x} ${round(top)}h${round(barWidth)}v${round(height)}h${-round(barWidth)}z`;
     }
-    if (!call.without) continue;
-    const y = round(HEIGHT - call.without.promptTokens / most * (HEIGHT - HEAD));
-    without += `${without === "" ? "M" : "L"}${round(at * pitch)} ${y}h${round(pitch)}`;
+    if (!call.baseline) continue;
+    const y = round(HEIGHT - call.baseline.promptTokens / most * (HEIGHT - HEAD));
+    baseline += `${baseline === "" ? "M" : "L"}${round(at * pitch)} ${y}h${round(pitch)}`;
   }
   const rewritten = [...calls.entries()].filter(([, { rewrites }]) => rewrites.length > 0).map(([at]) => at);
-  return { width: Math.max(room, pitch * calls.length), pitch, most, paths, without, rewritten };
+  return { width: Math.max(room, pitch * calls.length), pitch, most, paths, baseline, rewritten };
 }
 
 function round(pixels: number): number {
@@ -370,13 +370,13 @@ function Results({ label, subject, rows, changed }: {
                 <bdi>{about ?? tool ?? "Result"}</bdi>
               </a>
             ),
-            "begins",
+            "clipped",
           ],
-          ["Tool", ({ tool }) => <bdi>{tool}</bdi>, "words"],
+          ["Tool", ({ tool }) => <bdi>{tool}</bdi>, "text"],
           ["Cost", money],
           ["Calls", ({ calls }) => formatCount(calls)],
           ["Tokens now", ({ tokens }) => formatCount(tokens)],
-          ["Eviction", (result) => evictionCell(result, evict), "words"],
+          ["Eviction", (result) => evictionCell(result, evict), "text"],
         ]}
       />
     </>
@@ -389,7 +389,7 @@ function evictionCell(
 ): JSX.Element | string {
   if (pin?.wish === "retain") return "retained";
   if (pin?.state === "waiting") return "evicted at the next rewrite";
-  if (state !== "alive" && state !== "deduplicated" && state !== "truncated") return "evicted";
+  if (state !== "visible" && state !== "deduplicated" && state !== "truncated") return "evicted";
   const what = subject ?? tool ?? "the result";
   return <button type="button" aria-label={`Evict: ${what}`} onClick={() => evict(place)}>Evict</button>;
 }
@@ -402,7 +402,7 @@ function Carried(
       label={BY[by]}
       rows={rows}
       columns={[
-        [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "unknown"}</bdi>, "begins"],
+        [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "unknown"}</bdi>, "clipped"],
         ["Carrying cost", money],
         ["Results", ({ results }) => formatCount(results)],
         ["Original tokens", ({ tokens }) => formatCount(tokens)],

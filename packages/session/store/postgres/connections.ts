@@ -239,7 +239,7 @@ interface Session {
   readonly name: string | null;
 }
 
-const LOOK = "SELECT pg_backend_pid() AS pid, current_setting('tare.session', true) AS name";
+const SESSION_QUERY = "SELECT pg_backend_pid() AS pid, current_setting('tare.session', true) AS name";
 
 /**
  * Checks that each connection is one database session. Transaction-level poolers lose notifications and prepared
@@ -267,14 +267,14 @@ export async function assertSessions(
     try {
       const name = `tare_${crypto.randomUUID().replaceAll("-", "")}`;
       await one.query(`SELECT set_config('tare.session', '${name}', false)`);
-      const [mine] = await one.query<Session>(LOOK);
+      const [mine] = await one.query<Session>(SESSION_QUERY);
       // An open transaction forces a transaction-level pooler to use another connection.
       await other.query("BEGIN").catch((error) => {
         throw /pooling/.test(String(error)) ? refusal("it accepts no transactions") : error;
       });
-      const [theirs] = await other.query<Session>(LOOK);
+      const [theirs] = await other.query<Session>(SESSION_QUERY);
       const isShared = theirs!.pid === mine!.pid || theirs!.name === name;
-      const [again] = isShared ? [mine] : await one.query<Session>(LOOK);
+      const [again] = isShared ? [mine] : await one.query<Session>(SESSION_QUERY);
       await other.query("COMMIT");
       if (isShared || again!.pid !== mine!.pid || again!.name !== name) {
         throw refusal("its connections aren't separate database sessions");

@@ -59,7 +59,7 @@ export async function openPostgresContents(
     await connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ");
     await connection.query("LOCK TABLE tare.servers IN SHARE ROW EXCLUSIVE MODE");
     const [servers] = await connection.query<{ count: number }>(
-      "SELECT count(*)::integer AS count FROM tare.servers s WHERE NOT tare.is_gone(s)",
+      "SELECT count(*)::integer AS count FROM tare.servers s WHERE NOT tare.is_expired(s)",
     );
     if (servers!.count > 0) {
       const advice = "Stop them; a killed server counts for some more seconds.";
@@ -74,7 +74,7 @@ export async function openPostgresContents(
   return {
     name,
     async isEmpty() {
-      const tables = ["heads", "keys", "totals", "totals_added"].map((table) =>
+      const tables = ["heads", "keys", "totals", "totals_pending"].map((table) =>
         `EXISTS (SELECT FROM ${table})`
       );
       const [row] = await connection.query<{ found: boolean }>(`SELECT ${tables.join(" OR ")} AS found`);
@@ -90,7 +90,9 @@ export async function openPostgresContents(
         "UPDATE heads h SET last = e.last FROM (SELECT session, max(first + count - 1) AS last FROM events GROUP BY session) e " +
           "WHERE h.session = e.session",
       );
-      await connection.query("SELECT setval('namings', 1 + (SELECT coalesce(max(named), 0) FROM heads))");
+      await connection.query(
+        "SELECT setval('name_order_sequence', 1 + (SELECT coalesce(max(name_order), 0) FROM heads))",
+      );
     },
     async commit() {
       await connection.query("COMMIT");

@@ -9,7 +9,7 @@ import type {
 } from "../port.ts";
 import type { SqlValue } from "../queries.ts";
 import type { Connections, OwnConnection } from "./connections.ts";
-import { HeldPlace, type Writer } from "./records.ts";
+import { HoldPosition, type Writer } from "./records.ts";
 import { asRefusal } from "./refusals.ts";
 
 interface LeaseOptions {
@@ -20,13 +20,13 @@ interface LeaseOptions {
 }
 
 export interface Leases {
-  readonly shared: Omit<SharedStore, "commitBriefly">;
+  readonly shared: Omit<SharedStore, "holdAndCommit">;
   /** Returns the known lead of the database's clock over this machine's, in milliseconds. */
-  aheadMs(): number;
+  clockOffsetMs(): number;
   writer(): Promise<Writer>;
   /** Returns the newest ids of this opening, which changes with each lost lease. */
-  names(): readonly string[];
-  lose(name: string): void;
+  serverIds(): readonly string[];
+  loseLease(name: string): void;
   /** Called after each renewal. A rejection fails that renewal. */
   onRenewed(work: () => Promise<void>): void;
   /** Runs work in the order of calls for each session. */
@@ -36,7 +36,7 @@ export interface Leases {
 }
 
 interface HeldSession {
-  readonly place: HeldPlace;
+  readonly place: HoldPosition;
   readonly hold: Hold;
   readonly end: AbortController;
 }
@@ -46,28 +46,28 @@ interface Member {
   readonly id: string;
   readonly held: Map<string, HeldSession>;
   /** End of the certain part of the lease, by the clock. */
-  sureUntilMs: number;
+  certainUntilMs: number;
   joined: Promise<void> | undefined;
 }
 
 /** Most remembered ids: requests don't outlast that many leases. */
-const NAMES = 16;
+const MAX_SERVER_IDS = 16;
 
 const RETRY_MS = 250;
 
 export async function openLeases(connections: Connections, options: LeaseOptions): Promise<Leases> {
   const { leaseMs, renewMs, clock } = options;
-  let listener: OpeningListener = { onRequest: () => {}, gone: () => {} };
+  let listener: OpeningListener = { onRequest: () => {}, onExpired: () => {} };
   let isOpen = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let expiry: ReturnType<typeof setTimeout> | undefined;
   let others: ReadonlySet<string> = new Set();
-  const turns = new Map<string, Promise<unknown>>();
+  const queues = new Map<string, Promise<unknown>>();
   let me = newMember();
-  let aheadMs = 0;
+  let clockOffsetMs = 0;
   let lostLeases = 0;
   let takenOver = 0;
-  const names = [me.id];
+  const serverIds = [me.id];
   let renewed = () => Promise.resolve();
 
   const query = async <Row>(sql: string, values: readonly SqlValue[]): Promise<Row> => {
@@ -78,44 +78,44 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       throw asRefusal(error);
     }
   };
-  const join = (member: Member): Promise<void> =>
+  const acquireLease = (member: Member): Promise<void> =>
     member.joined ??= (async () => {
       const sentMs = clock();
-      await query("SELECT tare.join_in($1, $2)", [member.id, leaseMs]);
-      sureFrom(member, sentMs);
+      await query("SELECT tare.acquire_lease($1, $2)", [member.id, leaseMs]);
+      extendLease(member, sentMs);
     })().catch((error) => {
       member.joined = undefined;
       throw error;
     });
   /** Reads the clock again: a suspended process may be late. */
-  const sureFrom = (member: Member, sentMs: number) => {
-    member.sureUntilMs = sentMs + leaseMs;
+  const extendLease = (member: Member, sentMs: number) => {
+    member.certainUntilMs = sentMs + leaseMs;
     clearTimeout(expiry);
-    if (isOpen) expiry = setTimeout(() => clock() < member.sureUntilMs || lose(member), leaseMs);
+    if (isOpen) expiry = setTimeout(() => clock() < member.certainUntilMs || lose(member), leaseMs);
   };
   /** Marks everything as lost: others may hold the sessions by now. */
   const lose = (lost: Member) => {
     if (lost !== me || !isOpen) return;
     me = newMember();
-    names.push(me.id);
-    if (names.length > NAMES) names.shift();
+    serverIds.push(me.id);
+    if (serverIds.length > MAX_SERVER_IDS) serverIds.shift();
     lostLeases++;
     for (const { end } of lost.held.values()) end.abort();
     lost.held.clear();
     (async () => {
-      await query("SELECT tare.give_up($1)", [lost.id]);
-      await join(me);
-      listener.gone();
+      await query("SELECT tare.expire_lease($1)", [lost.id]);
+      await acquireLease(me);
+      listener.onExpired();
     })().catch(() => {
       // The database expires the lost one by itself; the next renewal joins.
     });
   };
   const renew = async () => {
     const member = me;
-    await join(member);
+    await acquireLease(member);
     const sentMs = clock();
-    const [row] = await talk.query<{ readonly ids: readonly string[] | null; readonly now: string }>(
-      'SELECT tare.renew($1) AS ids, (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "now"',
+    const [row] = await channel.query<{ readonly ids: readonly string[] | null; readonly now: string }>(
+      'SELECT tare.renew_lease($1) AS ids, (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS "now"',
       [
         member.id,
       ],
@@ -123,23 +123,23 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     if (row) {
       // The database's clock was read between request and reply (Cristian's algorithm). An estimate within the error is
       // retained.
-      const unsureMs = (clock() - sentMs) / 2;
-      const foundMs = Number(row.now) + unsureMs - Date.now();
-      if (Math.abs(foundMs - aheadMs) > unsureMs) aheadMs = foundMs;
+      const errorMs = (clock() - sentMs) / 2;
+      const measuredMs = Number(row.now) + errorMs - Date.now();
+      if (Math.abs(measuredMs - clockOffsetMs) > errorMs) clockOffsetMs = measuredMs;
     }
     if (member !== me || !isOpen) return;
     if (!row?.ids) return lose(member);
-    sureFrom(member, sentMs);
+    extendLease(member, sentMs);
     const ids = new Set(row.ids);
     const isGone = [...others].some((id) => !ids.has(id));
     others = ids;
     if (isGone) {
-      listener.gone();
-      talk.wake();
+      listener.onExpired();
+      channel.notifyAll();
     }
     await releaseUnknownHolds(member);
     await renewed();
-    await talk.lookForRequests();
+    await channel.readRequests();
   };
   /** Releases sessions that this opening holds without knowing it, because the reply to the hold was lost. */
   const releaseUnknownHolds = async (member: Member) => {
@@ -149,29 +149,29 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     );
     for (const { id, fence } of rows) {
       const name = nameIn(id);
-      if (member.held.has(name) || turns.has(name)) continue;
+      if (member.held.has(name) || queues.has(name)) continue;
       await inOrder([name], async () => {
         if (!member.held.has(name)) await query("SELECT tare.release($1, $2, $3)", [id, member.id, fence]);
       });
     }
   };
   let renewing: Promise<void> | undefined;
-  const beat = () => {
+  const heartbeat = () => {
     clearTimeout(timer);
     renewing ??= renew().then(() => renewMs, () => Math.min(renewMs, RETRY_MS)).then((waitMs) => {
       renewing = undefined;
-      if (isOpen) timer = setTimeout(beat, waitMs);
+      if (isOpen) timer = setTimeout(heartbeat, waitMs);
     });
     return renewing;
   };
 
   const inOrder: Leases["inOrder"] = (ids, act) => {
-    const before = ids.map((id) => turns.get(id));
+    const before = ids.map((id) => queues.get(id));
     const turn = Promise.all(before).then(act);
     const done = turn.then(() => {}, () => {});
-    for (const id of ids) turns.set(id, done);
+    for (const id of ids) queues.set(id, done);
     done.then(() => {
-      for (const id of ids) if (turns.get(id) === done) turns.delete(id);
+      for (const id of ids) if (queues.get(id) === done) queues.delete(id);
     });
     return turn;
   };
@@ -180,9 +180,9 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       const member = me;
       const known = member.held.get(sessionId)?.hold;
       if (known) return known;
-      await join(member);
-      const { fence, commits, state, was_left } = await query<
-        { fence: number; commits: number; state: string; was_left: boolean }
+      await acquireLease(member);
+      const { fence, commits, state, was_expired } = await query<
+        { fence: number; commits: number; state: string; was_expired: boolean }
       >(
         "SELECT * FROM tare.hold($1, $2)",
         [
@@ -196,14 +196,14 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         lose(member);
         continue;
       }
-      if (was_left) takenOver++;
+      if (was_expired) takenOver++;
       const end = new AbortController();
       const made: Hold = {
         fence,
         signal: end.signal,
-        isSure: () => member.held.get(sessionId)?.hold === made && clock() < member.sureUntilMs,
+        isSure: () => member.held.get(sessionId)?.hold === made && clock() < member.certainUntilMs,
       };
-      member.held.set(sessionId, { hold: made, end, place: new HeldPlace(fence, commits) });
+      member.held.set(sessionId, { hold: made, end, place: new HoldPosition(fence, commits) });
       return made;
     }
   };
@@ -218,106 +218,106 @@ export async function openLeases(connections: Connections, options: LeaseOptions
         await query("SELECT tare.release($1, $2, $3)", [columnText(id), member.id, held.place.fence]);
       }),
     async inspect(id) {
-      const row = await query<Omit<SeenRow, "id">>("SELECT * FROM tare.look($1, $2)", [
+      const row = await query<Omit<SnapshotRow, "id">>("SELECT * FROM tare.session_snapshot($1, $2)", [
         columnText(id),
         me.id,
       ]);
-      return sightingOf(row);
+      return snapshotOf(row);
     },
     async abandonedSessions() {
       const rows = await connections.query<{ id: string }>(
         // By openings that are gone, which are few: every holder has a row.
-        `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_gone(gone) OFFSET 0) AS gone
+        `SELECT s.id FROM (SELECT id FROM tare.servers gone WHERE tare.is_expired(gone) OFFSET 0) AS gone
            JOIN tare.heads h ON h.holder = gone.id JOIN tare.sessions s ON s.key = h.session
          ORDER BY s.key`,
       );
       return rows.map(({ id }) => nameIn(id));
     },
-    watch: (id, changed) => talk.watch(id, changed),
-    request: (id, body) => talk.request(id, body),
+    watch: (id, changed) => channel.watch(id, changed),
+    request: (id, body) => channel.request(id, body),
     metrics: () => ({
-      leaseMs: Math.max(0, me.sureUntilMs - clock()),
+      leaseMs: Math.max(0, me.certainUntilMs - clock()),
       lostLeases,
       held: me.held.size,
       takenOver,
       connections: connections.metrics(),
     }),
-    listen: (onNews) => void (listener = onNews),
+    listen: (callbacks) => void (listener = callbacks),
   };
-  const talk = await openTalk(connections, {
+  const channel = await openNotificationChannel(connections, {
     query,
     limitMs: Math.max(1000, leaseMs / 3),
     serverId: () => me.id,
     fenceOf: (sessionId) => me.held.get(sessionId)?.place.fence,
     onRequest: (request) => listener.onRequest(request),
-    beat: () => void beat(),
+    heartbeat: () => void heartbeat(),
   });
   try {
     await renew();
   } catch (error) {
-    await talk.close();
+    await channel.close();
     throw error;
   }
-  timer = setTimeout(beat, renewMs);
+  timer = setTimeout(heartbeat, renewMs);
   return {
     shared,
     async writer() {
       const member = me;
-      await join(member);
-      return { server: member.id, placeOf: (sessionId) => member.held.get(sessionId)?.place };
+      await acquireLease(member);
+      return { server: member.id, positionOf: (sessionId) => member.held.get(sessionId)?.place };
     },
-    names: () => names,
-    lose: (name) => void (name === me.id && lose(me)),
+    serverIds: () => serverIds,
+    loseLease: (name) => void (name === me.id && lose(me)),
     onRenewed: (work) => void (renewed = work),
     inOrder,
-    aheadMs: () => aheadMs,
+    clockOffsetMs: () => clockOffsetMs,
     forget: (sessionId) => void me.held.delete(sessionId),
     async close() {
       isOpen = false;
       clearTimeout(timer);
       clearTimeout(expiry);
-      await talk.close();
+      await channel.close();
       await renewing;
-      await Promise.all(turns.values());
+      await Promise.all(queues.values());
       me.held.clear();
-      await query("SELECT tare.leave($1)", [me.id]);
+      await query("SELECT tare.release_lease($1)", [me.id]);
     },
   };
 }
 
 function newMember(): Member {
-  return { id: crypto.randomUUID(), held: new Map(), sureUntilMs: -Infinity, joined: undefined };
+  return { id: crypto.randomUUID(), held: new Map(), certainUntilMs: -Infinity, joined: undefined };
 }
 
 /** Messages between openings, on a separate connection. */
-interface Talk extends Pick<SharedStore, "watch" | "request"> {
+interface NotificationChannel extends Pick<SharedStore, "watch" | "request"> {
   query<Row>(sql: string, values: readonly SqlValue[]): Promise<Row[]>;
-  wake(): void;
-  lookForRequests(): Promise<void>;
+  notifyAll(): void;
+  readRequests(): Promise<void>;
   close(): Promise<void>;
 }
 
-interface SeenRow extends Pick<SessionSnapshot, "fence" | "holder"> {
+interface SnapshotRow extends Pick<SessionSnapshot, "fence" | "holder"> {
   readonly id: string;
   readonly last: number;
 }
 
-function sightingOf({ fence, holder, last }: Omit<SeenRow, "id">): SessionSnapshot {
+function snapshotOf({ fence, holder, last }: Omit<SnapshotRow, "id">): SessionSnapshot {
   return { fence, holder, lastEvent: last };
 }
 
-/** Returns a session's state as `tare.news()` compares it. */
+/** Returns a session's state as `tare.changed_sessions()` compares it. */
 function stateOf(seen: SessionSnapshot | undefined): string {
-  return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "nobody"}` : "";
+  return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "none"}` : "";
 }
 
-interface Talker {
+interface ChannelOptions {
   readonly query: <Row>(sql: string, values: readonly SqlValue[]) => Promise<Row>;
   readonly limitMs: number;
   readonly serverId: () => string;
   readonly fenceOf: (sessionId: string) => number | undefined;
   readonly onRequest: (request: HolderRequest) => void;
-  readonly beat: () => void;
+  readonly heartbeat: () => void;
 }
 
 /** Polling interval in milliseconds: notifications may be lost with their connection. */
@@ -327,45 +327,48 @@ const POLL_MS = 1500;
 const WATCH_S = 5;
 
 /** Each notification wakes every server. Above this rate watched sessions are polled instead, all with one query. */
-const MUCH = 15;
-const READ_MS = 100;
+const MAX_NOTIFICATIONS = 15;
+const BUSY_POLL_MS = 100;
 
 const UNKNOWN = Number.MAX_SAFE_INTEGER;
 
 /** PostgreSQL's limit is 8,000 bytes; longer names share a notification. */
 const NOTIFIED_LENGTH = 1000;
 
-const REPORTED_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
+const NOTIFIED_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
 
 /** A notification: session, fencing number, holder, last event, and the newest events. */
 type Notification = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
 
 /** Opens the message connection. */
-async function openTalk(connections: Connections, talker: Talker): Promise<Talk> {
+async function openNotificationChannel(
+  connections: Connections,
+  options: ChannelOptions,
+): Promise<NotificationChannel> {
   const watchers = new Map<string, Set<(seen?: SessionSnapshot) => void>>();
   let isOpen = true;
   let connection: Promise<OwnConnection> | undefined;
   let poll: ReturnType<typeof setInterval> | undefined;
   let requested = new Set<string>();
 
-  const wake = (name: string, seen?: SessionSnapshot) => {
+  const notifyListeners = (name: string, seen?: SessionSnapshot) => {
     for (const changed of [...watchers.get(name) ?? []]) changed(seen);
   };
-  const wakeAll = () => {
-    for (const name of [...watchers.keys()]) wake(name);
+  const notifyAllListeners = () => {
+    for (const name of [...watchers.keys()]) notifyListeners(name);
   };
-  const listen = (name: string, changed: (seen?: SessionSnapshot) => void): () => void => {
-    const heard = watchers.get(name) ?? new Set();
-    watchers.set(name, heard.add(changed));
+  const addListener = (name: string, changed: (seen?: SessionSnapshot) => void): () => void => {
+    const listeners = watchers.get(name) ?? new Set();
+    watchers.set(name, listeners.add(changed));
     poll ??= setInterval(tick, POLL_MS);
     return () => {
-      heard.delete(changed);
-      if (heard.size === 0 && watchers.get(name) === heard) {
+      listeners.delete(changed);
+      if (listeners.size === 0 && watchers.get(name) === listeners) {
         watchers.delete(name);
         known.delete(name);
       }
       if (watchers.size > 0) return;
-      stopReading();
+      stopPolling();
       clearInterval(poll);
       poll = undefined;
     };
@@ -374,82 +377,86 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
   /** Last reported state of each session. */
   const known = new Map<string, SessionSnapshot>();
-  let news = 0;
-  const tell = (
+  let notificationCount = 0;
+  const report = (
     name: string,
     seen: SessionSnapshot | undefined,
     events: readonly StoredEvent["event"][] = [],
   ) => {
     if (!watchers.has(name)) return;
     if (seen) known.set(name, seen);
-    if (!seen || events.length === 0) return wake(name, seen);
+    if (!seen || events.length === 0) return notifyListeners(name, seen);
     const first = seen.lastEvent - events.length + 1;
-    wake(name, { ...seen, events: events.map((event, index) => ({ number: first + index, event })) });
+    notifyListeners(name, {
+      ...seen,
+      events: events.map((event, index) => ({ number: first + index, event })),
+    });
   };
   /** Reports the state of these sessions. Others notify of them from now on, unless the rate is too high. */
-  const lookAt = async (names: readonly string[]) => {
+  const inspect = async (names: readonly string[]) => {
     // Waiting calls query the store in any case, and see its failures.
-    const rows = await connections.query<SeenRow>(
-      "SELECT * FROM tare.watch($1, $2, $3)",
-      [names, reading === undefined ? WATCH_S : 0, talker.serverId()],
+    const rows = await connections.query<SnapshotRow>(
+      "SELECT * FROM tare.watch_sessions($1, $2, $3)",
+      [names, polling === undefined ? WATCH_S : 0, options.serverId()],
     ).catch(() => []);
-    const seen = new Map(rows.map((row) => [row.id, sightingOf(row)]));
-    for (const name of names) tell(`w${name}`, seen.get(name));
+    const seen = new Map(rows.map((row) => [row.id, snapshotOf(row)]));
+    for (const name of names) report(`w${name}`, seen.get(name));
   };
   const tick = async () => {
-    const isMuch = news > (reading === undefined ? MUCH : MUCH / 2);
-    news = 0;
-    if (isMuch) reading ??= setTimeout(readOn, READ_MS);
-    else stopReading();
+    const isOverRate =
+      notificationCount > (polling === undefined ? MAX_NOTIFICATIONS : MAX_NOTIFICATIONS / 2);
+    notificationCount = 0;
+    if (isOverRate) polling ??= setTimeout(pollChanges, BUSY_POLL_MS);
+    else stopPolling();
     const names = watched();
-    if (names.length > 0) await lookAt(names);
-    for (const name of [...watchers.keys()]) if (!name.startsWith("w")) wake(name);
+    if (names.length > 0) await inspect(names);
+    for (const name of [...watchers.keys()]) if (!name.startsWith("w")) notifyListeners(name);
   };
   /** Timer of the next poll; `undefined` while others notify. */
-  let reading: ReturnType<typeof setTimeout> | undefined;
-  const stopReading = () => {
-    clearTimeout(reading);
-    reading = undefined;
+  let polling: ReturnType<typeof setTimeout> | undefined;
+  const stopPolling = () => {
+    clearTimeout(polling);
+    polling = undefined;
   };
-  const readOn = async () => {
-    const current = reading;
+  const pollChanges = async () => {
+    const current = polling;
     const names = watched();
     const seen = names.map((name) => known.get(`w${name}`));
     const rows = names.length === 0
       ? []
-      : await connections.query<SeenRow & { readonly events: string | null }>(
-        "SELECT * FROM tare.news($1, $2, $3, $4)",
-        [names, seen.map(stateOf), seen.map((seen) => `${seen?.lastEvent ?? UNKNOWN}`), talker.serverId()],
+      : await connections.query<SnapshotRow & { readonly events: string | null }>(
+        "SELECT * FROM tare.changed_sessions($1, $2, $3, $4)",
+        [names, seen.map(stateOf), seen.map((seen) => `${seen?.lastEvent ?? UNKNOWN}`), options.serverId()],
       ).catch(() => []);
-    if (reading !== current || !isOpen) return;
+    if (polling !== current || !isOpen) return;
     for (const row of rows) {
-      news += 1;
-      tell(`w${row.id}`, sightingOf(row), JSON.parse(`[${row.events ?? ""}]`));
+      notificationCount += 1;
+      report(`w${row.id}`, snapshotOf(row), JSON.parse(`[${row.events ?? ""}]`));
     }
-    reading = setTimeout(readOn, READ_MS);
+    polling = setTimeout(pollChanges, BUSY_POLL_MS);
   };
   const onPayload = (payload: string) => {
-    const name = REPORTED_NAME.exec(payload)?.[1];
-    if (name === undefined) return wake(payload);
+    const name = NOTIFIED_NAME.exec(payload)?.[1];
+    if (name === undefined) return notifyListeners(payload);
     if (!watchers.has(`w${name}`)) return;
-    news += 1;
+    notificationCount += 1;
     const [, fence, holder, lastEvent, events]: Notification = JSON.parse(payload.slice(1));
-    const other = holder === talker.serverId() ? "this" : "other";
-    tell(`w${name}`, { fence, lastEvent, holder: holder === null ? "nobody" : other }, events);
+    const other = holder === options.serverId() ? "this" : "other";
+    report(`w${name}`, { fence, lastEvent, holder: holder === null ? "none" : other }, events);
   };
   const notified = (payload: string) => {
     const about = payload.slice(1);
     if (payload.startsWith("a")) {
-      if (about === talker.serverId()) lookForRequests().catch(() => {});
-    } else if (payload.startsWith("g")) talker.beat();
+      if (about === options.serverId()) readRequests().catch(() => {});
+    } else if (payload.startsWith("g")) options.heartbeat();
     else onPayload(payload);
   };
   const connect = async (): Promise<OwnConnection> => {
-    const made = await connections.open(talker.limitMs);
+    const made = await connections.open(options.limitMs);
     try {
       const ended = () => {
         connection = undefined;
-        if (isOpen) talker.beat();
+        if (isOpen) options.heartbeat();
       };
       made.onEvent({ notified, ended });
       await made.query("LISTEN tare");
@@ -457,7 +464,7 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       await made.close();
       throw error;
     }
-    wakeAll();
+    notifyAllListeners();
     return made;
   };
   const connected = (): Promise<OwnConnection> => {
@@ -469,20 +476,20 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     return made;
   };
   /** Sequential: a lookup must not override a later notification. */
-  let looking: Promise<void> = Promise.resolve();
-  const lookForRequests = () => looking = looking.catch(() => {}).then(look);
-  const look = async () => {
+  let requestsRead: Promise<void> = Promise.resolve();
+  const readRequests = () => requestsRead = requestsRead.catch(() => {}).then(readPendingRequests);
+  const readPendingRequests = async () => {
     const rows = await connections.query<{ id: string; session: string; fence: number; json: string }>(
       `SELECT r.id, s.id AS session, r.fence, r.json FROM tare.requests r JOIN tare.sessions s ON s.key = r.session
-       WHERE r.holder = $1 AND r.answer IS NULL AND NOT r.is_withdrawn ORDER BY r.made_at`,
-      [talker.serverId()],
+       WHERE r.holder = $1 AND r.answer IS NULL AND NOT r.is_withdrawn ORDER BY r.created_at`,
+      [options.serverId()],
     );
     const before = requested;
     requested = new Set(rows.map(({ id }) => id));
     for (const { id, session, fence, json } of rows) {
       const sessionId = nameIn(session);
-      if (!before.has(id) && talker.fenceOf(sessionId) === fence && isOpen) {
-        talker.onRequest({ id, sessionId, body: JSON.parse(json) });
+      if (!before.has(id) && options.fenceOf(sessionId) === fence && isOpen) {
+        options.onRequest({ id, sessionId, body: JSON.parse(json) });
       }
     }
   };
@@ -490,13 +497,13 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   return {
     query: async <Row>(sql: string, values: readonly SqlValue[]) =>
       (await connected()).query<Row>(sql, values),
-    wake: wakeAll,
-    lookForRequests,
+    notifyAll: notifyAllListeners,
+    readRequests,
     watch(sessionId, changed) {
       const name = columnText(sessionId);
-      const end = listen(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
+      const end = addListener(`w${name.slice(0, NOTIFIED_LENGTH)}`, changed);
       // In polling mode unknown sessions are reported next.
-      if (reading === undefined) lookAt([name]);
+      if (polling === undefined) inspect([name]);
       else known.delete(`w${name}`);
       return end;
     },
@@ -505,20 +512,22 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
       const values = [columnText(sessionId), id, jsonText(body)];
       const name = columnText(sessionId).slice(0, NOTIFIED_LENGTH);
       let changed = Promise.withResolvers<void>();
-      const ends = [`w${name}`, `r${id}`].map((name) => listen(name, () => changed.resolve()));
+      const ends = [`w${name}`, `r${id}`].map((name) => addListener(name, () => changed.resolve()));
       try {
-        const { isRequested } = await talker.query<{ isRequested: boolean }>(
-          'SELECT tare.ask($1, $2, $3) AS "isRequested"',
+        const { isRequested } = await options.query<{ isRequested: boolean }>(
+          'SELECT tare.send_request($1, $2, $3) AS "isRequested"',
           values,
         );
         if (!isRequested) return undefined;
         for (;; await changed.promise) {
           changed = Promise.withResolvers();
-          const { is_over, answer } = await talker.query<{ is_over: boolean; answer: string | null }>(
-            "SELECT * FROM tare.asked($1)",
+          const { is_complete, answer } = await options.query<
+            { is_complete: boolean; answer: string | null }
+          >(
+            "SELECT * FROM tare.request_status($1)",
             [id],
           );
-          if (!is_over) continue;
+          if (!is_complete) continue;
           if (answer === null) return undefined;
           return { answer: JSON.parse(answer) };
         }
@@ -529,8 +538,8 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     async close() {
       isOpen = false;
       clearInterval(poll);
-      stopReading();
-      wakeAll();
+      stopPolling();
+      notifyAllListeners();
       await (await connection?.catch(() => undefined))?.close();
     },
   };

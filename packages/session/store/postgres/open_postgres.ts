@@ -108,7 +108,7 @@ export async function openPostgresStore(
     const store = storeOver(connections, {
       ...{ leases, place },
       ...{ objects: options.objects, warn: options.onWarning ?? (() => {}) },
-      now: now ?? (() => Date.now() + leases.aheadMs()),
+      now: now ?? (() => Date.now() + leases.clockOffsetMs()),
     });
     await store.sweep();
     return store.port;
@@ -137,16 +137,16 @@ function storeOver(
       throw asRefusal(error);
     }
   };
-  const unsure = new Set<string>();
+  const uncertainClaims = new Set<string>();
   leases.onRenewed(async () => {
-    const claims = [...unsure];
+    const claims = [...uncertainClaims];
     if (claims.length === 0) return;
     await query(
       `WITH lost AS (DELETE FROM tare.keys WHERE claim_id = ANY ($1) AND json IS NULL AND NOT was_claimed)
          UPDATE tare.keys SET owner = '' WHERE claim_id = ANY ($1) AND json IS NULL AND was_claimed`,
       [claims],
     );
-    for (const claim of claims) unsure.delete(claim);
+    for (const claim of claims) uncertainClaims.delete(claim);
   });
   const first = async <Row>(sql: string, values?: readonly SqlValue[]): Promise<Row | undefined> =>
     (await query<Row>(sql, values))[0];
@@ -168,16 +168,16 @@ function storeOver(
         const { sql, values } = calls.command();
         try {
           await connections.query(sql, values);
-          return calls.wasDone();
+          return calls.committed();
         } catch (error) {
-          if (refused(error, "wasDone")) return calls.wasDone();
-          if (large && refused(error, "textGone")) {
+          if (refused(error, "alreadyCommitted")) return calls.committed();
+          if (large && refused(error, "textDeleted")) {
             texts = await large.put(records);
             continue;
           }
           // An earlier write succeeded though its reply was lost.
-          const other = refused(error, "otherCommits");
-          const hold = other && writer.placeOf(nameIn(other.about));
+          const other = refused(error, "commitCountMismatch");
+          const hold = other && writer.positionOf(nameIn(other.about));
           if (!hold) throw error;
           hold.committed(Number(other.more));
         }
@@ -196,43 +196,46 @@ function storeOver(
       for (const record of records) addRecord(calls, record, texts);
     }, records);
   };
-  const commitBriefly: SharedStore["commitBriefly"] = async ({ sessionId, fence, records }) => {
+  const holdAndCommit: SharedStore["holdAndCommit"] = async ({ sessionId, fence, records }) => {
     const makes = records.findIndex((record) => record.type === "session" && record.id === sessionId);
     try {
       await writeRaw([sessionId, ...sessionsOf(records)], (calls, texts) => {
-        if (makes < 0) calls.holdBriefly(sessionId, fence);
+        if (makes < 0) calls.holdForCommit(sessionId, fence);
         for (const [at, record] of records.entries()) {
           addRecord(calls, record, texts);
-          if (at === makes) calls.holdBriefly(sessionId, fence);
+          if (at === makes) calls.holdForCommit(sessionId, fence);
         }
       }, records);
     } catch (error) {
-      if (refused(error, "notFree")) return undefined;
+      if (refused(error, "notAvailable")) return undefined;
       throw asRefusal(error);
     }
     return fence + 1;
   };
   const sweep = async () => {
-    while (!closing && (await first<{ more: boolean }>("SELECT tare.sweep($1) AS more", [SLICE]))?.more);
+    while (
+      !closing &&
+      (await first<{ more: boolean }>("SELECT tare.purge_deleted_sessions($1) AS more", [SLICE]))?.more
+    );
     await large?.sweep();
   };
 
   const dialect = postgresDialect(query, { place, objects });
   const port: PostgresStore = {
-    shared: { ...leases.shared, commitBriefly },
+    shared: { ...leases.shared, holdAndCommit },
     now,
     commit,
     ...storeQueries(dialect, { commit, now }),
     async deleteSession(id) {
       const isThere = await first("SELECT 1 FROM tare.sessions WHERE id = $1", [columnText(id)]);
       if (!isThere) return false;
-      const { placeOf } = await leases.writer();
+      const { positionOf } = await leases.writer();
       try {
-        await write([id], (calls) => calls.call("remove_session", calls.head(id)));
+        await write([id], (calls) => calls.call("delete_session", calls.head(id)));
       } catch (error) {
         if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
         // The holder deleted it without learning so. Otherwise another opening was first.
-        if (!placeOf(id)) return false;
+        if (!positionOf(id)) return false;
       }
       leases.forget(id);
       await sweep();
@@ -241,7 +244,7 @@ function storeOver(
     async expireSessions({ kind, beforeMs, maxBytes }) {
       for (let last: number | null | undefined = 0; last !== null && last !== undefined;) {
         last = (await first<{ last: number | null }>(
-          "SELECT tare.weigh($1, $2::bigint, $3::integer) AS last",
+          "SELECT tare.measure_sessions($1, $2::bigint, $3::integer) AS last",
           [kind, last, EXPIRED],
         ))?.last;
       }
@@ -249,7 +252,7 @@ function storeOver(
       const limits = [kind, idleBeforeMs, Math.min(Number.MAX_SAFE_INTEGER, Math.floor(maxBytes))];
       for (let expired = 0;;) {
         const row = await first<{ count: number }>(
-          "SELECT tare.expire($1, $2::bigint, $3::bigint, $4::integer) AS count",
+          "SELECT tare.expire_sessions($1, $2::bigint, $3::bigint, $4::integer) AS count",
           [...limits, EXPIRED],
         );
         if (!row || row.count === 0) return expired;
@@ -281,11 +284,11 @@ function storeOver(
           "SELECT * FROM tare.claim_key($1, $2, $3, $4, $5, $6, $7, $8)",
           [...[scope, key, bodyHash].map(columnText), isAtomic, server, claim, Math.floor(now()), DAY_MS],
         ).catch((error) => {
-          unsure.add(claim);
+          uncertainClaims.add(claim);
           throw error;
         });
         const { state, response } = row!;
-        if (state === "unknown") leases.lose(server);
+        if (state === "unknown") leases.loseLease(server);
         else return state === "done" ? { state, response: JSON.parse(response ?? "null") } : { state };
       }
     },
@@ -295,7 +298,7 @@ function storeOver(
         [
           columnText(scope),
           columnText(key),
-          leases.names(),
+          leases.serverIds(),
         ],
       );
     },
@@ -311,7 +314,7 @@ function storeOver(
          ), claimed AS (
            UPDATE deliveries d SET claims = claims + 1, due_at_ms = $5::bigint + $4::bigint
            FROM chosen WHERE d.number = chosen.number
-           RETURNING d.id, d.receiver, d.session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims, d.number
+           RETURNING d.id, d.receiver, d.session, d.json, d.created_at_ms AS made, d.due_at_ms AS due, d.claims, d.number
          )
          SELECT claimed.number, claimed.id, receiver, s.id AS session, claimed.json, made, due, claims
          FROM claimed LEFT JOIN sessions s ON s.key = claimed.session ORDER BY claimed.number`,
@@ -354,13 +357,13 @@ export function postgresDialect(
     parse: (json) => JSON.parse(json),
     list: (parameter) => `unnest(${parameter}::text[]) WITH ORDINALITY AS list (value, key)`,
     contains: (text, parameter) => `strpos(${text} COLLATE "C", ${parameter}::text COLLATE "C") > 0`,
-    findsTitles: (parameter) => `tare.grams(folded) @> tare.grams(${parameter}::text)`,
+    findsTitles: (parameter) => `tare.trigrams(folded) @> tare.trigrams(${parameter}::text)`,
     searched: SEARCHED,
     last: "h.last",
     fence: "h.fence",
-    isHeld: "(h.holder IS NOT NULL AND tare.is_there(h.holder))",
-    totals: `(SELECT kind, made_by, day, about, json::text AS json
-      FROM (SELECT * FROM totals UNION ALL SELECT * FROM totals_added) AS every) AS totals`,
+    isHeld: "(h.holder IS NOT NULL AND tare.is_live(h.holder))",
+    totals: `(SELECT kind, created_by, day, about, json::text AS json
+      FROM (SELECT * FROM totals UNION ALL SELECT * FROM totals_pending) AS every) AS totals`,
     async textIn({ ref, zstd, object }) {
       const bytes = zstd ?? await objects!.get(object!);
       if (!bytes) {
@@ -429,10 +432,13 @@ export async function checkObjects(
   },
 ): Promise<void> {
   const own = takes ? objects?.name ?? null : null;
-  const [row] = await connection.query<{ place: string | null }>("SELECT tare.objects_in($1) AS place", [
-    own,
-  ]);
-  const found = row?.place ?? undefined;
+  const [row] = await connection.query<{ location: string | null }>(
+    "SELECT tare.claim_object_store($1) AS location",
+    [
+      own,
+    ],
+  );
+  const found = row?.location ?? undefined;
   if (found === undefined || found === objects?.name) return;
   throw new StoreError(
     "io",

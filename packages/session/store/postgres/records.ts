@@ -23,7 +23,7 @@ export function archivedText(content: string): Required<Omit<StoredText, "object
   return { sha256, bytes: zstd.length, zstd };
 }
 
-export class HeldPlace {
+export class HoldPosition {
   readonly fence: number;
   #commits: number;
 
@@ -44,7 +44,7 @@ export class HeldPlace {
 /** The opening that writes, for fencing. */
 export interface Writer {
   readonly server: string;
-  readonly placeOf: (sessionId: string) => HeldPlace | undefined;
+  readonly positionOf: (sessionId: string) => HoldPosition | undefined;
 }
 
 const NO_FENCE = -1;
@@ -55,7 +55,7 @@ export class CallList {
   readonly #places = new Map<string, string>();
   readonly #locked = new Set<string>();
   readonly #once = new Set<string>();
-  readonly #written: HeldPlace[] = [];
+  readonly #written: HoldPosition[] = [];
   readonly #writer: Writer;
   readonly #commitId: string;
   readonly #nowMs: number;
@@ -100,14 +100,14 @@ export class CallList {
     return this.shared("server", this.#writer.server);
   }
 
-  made(sessionId: string): void {
+  created(sessionId: string): void {
     this.#locked.add(sessionId);
   }
 
   /** Holds a session for this commit, after its creation. */
-  holdBriefly(sessionId: string, fence: number): void {
+  holdForCommit(sessionId: string, fence: number): void {
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
-    this.call("hold_briefly", id, this.value(fence, "bigint"), this.commitId(), this.now());
+    this.call("hold_for_commit", id, this.value(fence, "bigint"), this.commitId(), this.now());
     this.#locked.add(sessionId);
   }
 
@@ -119,13 +119,13 @@ export class CallList {
     const write = (...hold: readonly string[]) =>
       `ROW(${[id, ...hold, this.commitId(), this.now()].join()})::tare.write`;
     if (isLocked) return write("NULL", "NULL", "NULL");
-    const place = this.#writer.placeOf(sessionId);
+    const place = this.#writer.positionOf(sessionId);
     if (place) this.#written.push(place);
     const [fence, commits] = [place?.fence ?? NO_FENCE, place?.commits ?? 0];
     return write(this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"));
   }
 
-  wasDone(): void {
+  committed(): void {
     for (const place of this.#written) place.committed();
   }
 
@@ -152,7 +152,7 @@ export function addRecord(
         ...["put_session", place, calls.value(kind), optional(by), json] as const,
         ...[optional(parent), optional(archiveOf), calls.now(), once],
       );
-      return calls.made(id);
+      return calls.created(id);
     }
     case "events": {
       const { sessionId, after, events } = record;
@@ -220,9 +220,9 @@ export function addRecord(
         replaces === undefined ? "NULL" : calls.value(replaces ? documentJson(replaces) : ""),
       );
     }
-    case "no_document":
+    case "delete_document":
       return calls.call(
-        "drop_document",
+        "delete_document",
         calls.value(columnText(record.kind)),
         calls.value(columnText(record.id)),
       );
@@ -242,14 +242,14 @@ export function addRecord(
       const due = calls.value(Math.ceil(dueInMs), "bigint");
       return calls.call("put_delivery", place, ...name, calls.value(jsonText(value)), calls.now(), due);
     }
-    case "attempted": {
+    case "delivery_attempt": {
       const { id, claim, value, dueInMs } = record;
       const name = [calls.value(columnText(id)), calls.value(claim, "bigint")];
       const due = dueInMs === undefined ? "NULL" : calls.value(Math.ceil(dueInMs), "bigint");
-      return calls.call("put_attempt", ...name, calls.value(jsonText(value)), calls.now(), due);
+      return calls.call("put_delivery_attempt", ...name, calls.value(jsonText(value)), calls.now(), due);
     }
-    case "no_deliveries":
-      return calls.call("drop_deliveries", calls.value(columnText(record.receiver)));
+    case "delete_deliveries":
+      return calls.call("delete_deliveries", calls.value(columnText(record.receiver)));
     case "answer": {
       const id = calls.value(uuidOf(record.requestId), "uuid");
       return calls.call(
@@ -277,7 +277,7 @@ const MIN_BYTES = 16 * 1024;
 const SLICE = 500;
 
 /** Pause after a failure of the object store, in milliseconds. */
-const REST_MS = 30_000;
+const PAUSE_MS = 30_000;
 
 interface Owner {
   readonly objects: ObjectStore;
@@ -301,22 +301,22 @@ interface LargeTexts {
  * returning text never gets an object being deleted.
  */
 export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
-  let restsUntilMs = 0;
+  let pausedUntilMs = 0;
   let isWarned = false;
   let isOpen = true;
   let retry: ReturnType<typeof setTimeout> | undefined;
   let sweeping: Promise<void> = Promise.resolve();
-  const rests = () => performance.now() < restsUntilMs;
+  const isPaused = () => performance.now() < pausedUntilMs;
   /** Returns whether the call succeeded; after a failure the object store rests. */
   const attempt = async (act: () => Promise<unknown>): Promise<boolean> => {
-    if (rests()) return false;
+    if (isPaused()) return false;
     try {
       await act();
       isWarned = false;
       return true;
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      restsUntilMs = performance.now() + REST_MS;
+      pausedUntilMs = performance.now() + PAUSE_MS;
       if (!isWarned) warn(`${error.message} Until it works again, texts are stored in the database.`);
       isWarned = true;
       return false;
@@ -324,13 +324,13 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
   };
   const sweepAll = async () => {
     while (isOpen) {
-      const names = (await query<{ name: string }>("SELECT tare.left_objects($1) AS name", [SLICE]))
+      const names = (await query<{ name: string }>("SELECT tare.unreferenced_objects($1) AS name", [SLICE]))
         .map(({ name }) => name);
       if (names.length === 0) return;
       if (!await attempt(() => fewAtOnce(names, (name) => objects.delete(name)))) {
         clearTimeout(retry);
         // Callers see failures of the database themselves.
-        if (isOpen) retry = setTimeout(() => void sweep().catch(() => {}), 2 * REST_MS);
+        if (isOpen) retry = setTimeout(() => void sweep().catch(() => {}), 2 * PAUSE_MS);
         return;
       }
       await query("DELETE FROM tare.objects WHERE name = ANY ($1)", [names]);
@@ -347,9 +347,9 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       }
       const texts = new Map<string, StoredText>(compressed);
       const large = Array.from(compressed).filter(([, { bytes }]) => bytes >= MIN_BYTES);
-      if (large.length === 0 || rests()) return texts;
+      if (large.length === 0 || isPaused()) return texts;
       const names = large.map(([ref]) => `${ref}-${crypto.randomUUID()}`);
-      const rows = await query<{ name: string | null }>("SELECT tare.name_objects($1, $2) AS name", [
+      const rows = await query<{ name: string | null }>("SELECT tare.register_objects($1, $2) AS name", [
         large.map(([ref]) => ref),
         names,
       ]);

@@ -24,23 +24,23 @@ interface Refused {
 }
 
 export type RefusalName =
-  | "wasDone"
+  | "alreadyCommitted"
   | "noSession"
   | "sessionExists"
   | "conflict"
   | "fenced"
-  | "otherText"
+  | "textMismatch"
   | "notClaimed"
   | "notRequested"
-  | "otherCommits"
-  | "textGone"
-  | "changed"
-  | "notFree";
+  | "commitCountMismatch"
+  | "textDeleted"
+  | "documentChanged"
+  | "notAvailable";
 
 /** Refusals of the store's functions, for TypeScript and SQL. */
 const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
   /** The commit was resent and had succeeded. */
-  wasDone: { code: "TA000" },
+  alreadyCommitted: { code: "TA000" },
   noSession: { code: "TA001", error: ({ about }) => noSessionError(nameIn(about)) },
   sessionExists: { code: "TA002", error: ({ about }) => sessionExistsError(nameIn(about)) },
   /** Events not after the last one. `more`: the expected and the actual last event. */
@@ -52,7 +52,7 @@ const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
     },
   },
   fenced: { code: "TA004", error: ({ about }) => fencedError(nameIn(about)) },
-  otherText: { code: "TA005", error: ({ about }) => otherTextError(about) },
+  textMismatch: { code: "TA005", error: ({ about }) => otherTextError(about) },
   /** `more`: the scope. */
   notClaimed: {
     code: "TA006",
@@ -60,13 +60,13 @@ const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
   },
   notRequested: { code: "TA007", error: ({ about }) => notRequestedError(about) },
   /** The session has more commits than its holder knows. `more`: their number. */
-  otherCommits: { code: "TA008" },
+  commitCountMismatch: { code: "TA008" },
   /** A session to be held for one commit is held, or its newest hold is another one. */
-  notFree: { code: "TA009" },
+  notAvailable: { code: "TA009" },
   /** A text that was stored when it was looked up was deleted, or its object was. */
-  textGone: { code: "TA010" },
+  textDeleted: { code: "TA010" },
   /** Another document than the one to be replaced. `more`: its kind. */
-  changed: { code: "TA011", error: ({ about, more }) => changedError(nameIn(more), nameIn(about)) },
+  documentChanged: { code: "TA011", error: ({ about, more }) => changedError(nameIn(more), nameIn(about)) },
 };
 
 export const REFUSAL: Readonly<Record<RefusalName, string>> = Object.fromEntries(

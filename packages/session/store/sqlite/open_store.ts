@@ -325,8 +325,8 @@ function recordWriter(
     const [key, nowMs] = [keyOf(id), now()];
     // Not each time: that would write one more page per streamed part of a reply.
     run(
-      `UPDATE heads SET touched_at_ms = $1, is_weighed = 0
-       WHERE session = $2 AND (touched_at_ms <= $3 OR is_weighed)`,
+      `UPDATE heads SET touched_at_ms = $1, is_measured = 0
+       WHERE session = $2 AND (touched_at_ms <= $3 OR is_measured)`,
       ...[nowMs, key, nowMs - MINUTE_MS],
     );
     rows.set(id, key);
@@ -346,12 +346,12 @@ function recordWriter(
         if (made === 0) throw sessionExistsError(id);
         const key = keyOf(id);
         run(
-          `INSERT INTO heads (session, kind, made_by, parent, touched_at_ms)
+          `INSERT INTO heads (session, kind, created_by, parent, touched_at_ms)
            VALUES ($1, $2, $3, (SELECT session FROM heads WHERE session = $4), $5)`,
           ...[key, kind, columnTextOrNull(by), of, now()],
         );
         if (from === null) return;
-        run("INSERT INTO archived SELECT $1, ref FROM archived WHERE session = $2", key, from);
+        run("INSERT INTO text_references SELECT $1, ref FROM text_references WHERE session = $2", key, from);
         return;
       }
       case "events": {
@@ -377,13 +377,13 @@ function recordWriter(
         return;
       case "totals": {
         const [maker] = query<{ kind: string; by: string }>(
-          "SELECT kind, coalesce(made_by, '') AS by FROM heads WHERE session = $1",
+          "SELECT kind, coalesce(created_by, '') AS by FROM heads WHERE session = $1",
           [touched(record.sessionId)],
         );
         for (const { day, about, totals } of record.added) {
           const place = [columnText(day), maker!.kind, maker!.by, columnText(about)];
           const [stored] = query<{ json: string }>(
-            "SELECT json FROM totals WHERE day = $1 AND kind = $2 AND made_by = $3 AND about = $4",
+            "SELECT json FROM totals WHERE day = $1 AND kind = $2 AND created_by = $3 AND about = $4",
             place,
           );
           const sum = { ...stored && fromStoredJson(stored.json, path) as StoredTotalsRow["totals"] };
@@ -407,7 +407,7 @@ function recordWriter(
           ...[key, names],
         );
         run(
-          `UPDATE heads SET named = 1 + (SELECT coalesce(max(named), 0) FROM heads WHERE named > 0)
+          `UPDATE heads SET name_order = 1 + (SELECT coalesce(max(name_order), 0) FROM heads WHERE name_order > 0)
            WHERE session = $1`,
           key,
         );
@@ -425,7 +425,7 @@ function recordWriter(
             ...[ref, packText(content)],
           );
         }
-        run("INSERT INTO archived VALUES ($1, $2) ON CONFLICT DO NOTHING", key, ref);
+        run("INSERT INTO text_references VALUES ($1, $2) ON CONFLICT DO NOTHING", key, ref);
         return;
       }
       case "document": {
@@ -447,7 +447,7 @@ function recordWriter(
         );
         return;
       }
-      case "no_document":
+      case "delete_document":
         run(
           "DELETE FROM documents WHERE kind = $1 AND id = $2",
           ...[record.kind, record.id].map(columnText),
@@ -466,17 +466,17 @@ function recordWriter(
       }
       case "delivery": {
         const { id, receiver, sessionId, value, dueInMs } = record;
-        const madeAtMs = now();
+        const createdAtMs = now();
         run(
-          `INSERT INTO deliveries (id, receiver, session, json, made_at_ms, due_at_ms) VALUES ($1, $2, $3, $4, $5, $6)
+          `INSERT INTO deliveries (id, receiver, session, json, created_at_ms, due_at_ms) VALUES ($1, $2, $3, $4, $5, $6)
            ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
              due_at_ms = excluded.due_at_ms, claims = claims + 1`,
           ...[columnText(id), columnText(receiver), optionalKey(sessionId)],
-          ...[toStoredJson(value), madeAtMs, madeAtMs + dueInMs],
+          ...[toStoredJson(value), createdAtMs, createdAtMs + dueInMs],
         );
         return;
       }
-      case "attempted": {
+      case "delivery_attempt": {
         const { id, claim, value, dueInMs } = record;
         run(
           "UPDATE deliveries SET json = $1, due_at_ms = $2 WHERE id = $3 AND claims = $4",
@@ -484,7 +484,7 @@ function recordWriter(
         );
         return;
       }
-      case "no_deliveries":
+      case "delete_deliveries":
         run("DELETE FROM deliveries WHERE receiver = $1", columnText(record.receiver));
         return;
       case "answer":
@@ -541,13 +541,13 @@ function keyClaims(
 /** Events and texts deleted per transaction: some milliseconds' work. */
 const SLICE = 250;
 
-const WEIGHED = 50;
+const MEASURED = 50;
 
 /** Pages returned to the system per step: at most about thirty milliseconds' work. */
 const PAGES = 512;
 
 /** Prefix of the ids of deleted sessions until they are freed. */
-const REMOVED = "removed:";
+const DELETED_PREFIX = "deleted:";
 
 /** Returns functions that delete sessions in short steps, while the file is open. */
 function removedSessions(database: Database, isOpen: () => boolean) {
@@ -556,7 +556,7 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   const remove = (id: string) =>
     release(() => {
       const [row] = query<{ readonly key: number }>(
-        `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = $1 RETURNING key`,
+        `UPDATE sessions SET id = '${DELETED_PREFIX}' || hex(randomblob(16)) WHERE id = $1 RETURNING key`,
         [columnText(id)],
       );
       for (const table of row ? ["heads", "names", "documents", "keys", "deliveries"] : []) {
@@ -564,10 +564,10 @@ function removedSessions(database: Database, isOpen: () => boolean) {
       }
       return row !== undefined;
     });
-  const weighAll = async (kind: SessionRecord["kind"]) => {
+  const measureAll = async (kind: SessionRecord["kind"]) => {
     for (let last = 0; isOpen(); await pause()) {
       const rows = query<{ readonly session: number }>(
-        `SELECT session FROM heads WHERE kind = $1 AND session > $2 AND NOT is_weighed ORDER BY session LIMIT ${WEIGHED}`,
+        `SELECT session FROM heads WHERE kind = $1 AND session > $2 AND NOT is_measured ORDER BY session LIMIT ${MEASURED}`,
         [kind, last],
       );
       if (rows.length === 0) return;
@@ -575,10 +575,10 @@ function removedSessions(database: Database, isOpen: () => boolean) {
       transaction(() => {
         for (const { session } of rows) {
           run(
-            `UPDATE heads SET is_weighed = 1, bytes =
+            `UPDATE heads SET is_measured = 1, bytes =
                (SELECT coalesce(sum(length(json)), 0) FROM events WHERE session = $1) +
                (SELECT coalesce(sum(length(json)), 0) FROM state WHERE session = $1) +
-               (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = $1)
+               (SELECT coalesce(sum(length(zstd)), 0) FROM text_references JOIN texts USING (ref) WHERE session = $1)
              WHERE session = $1`,
             session,
           );
@@ -588,7 +588,7 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   };
   const freeSlice = (key: number) => {
     const removed = release(() =>
-      [["events", "number"], ["archived", "ref"]].reduce((sum, [table, name]) =>
+      [["events", "number"], ["text_references", "ref"]].reduce((sum, [table, name]) =>
         sum + run(
           `DELETE FROM ${table} WHERE session = $1
              AND ${name} IN (SELECT ${name} FROM ${table} WHERE session = $1 LIMIT ${SLICE})`,
@@ -601,14 +601,14 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   return {
     remove,
     async expire({ kind, beforeMs, maxBytes }: SessionLimits) {
-      await weighAll(kind);
+      await measureAll(kind);
       let expired = 0;
       while (isOpen()) {
         const [found] = query<{ readonly id: string }>(
           `SELECT id FROM (
              SELECT session, touched_at_ms FROM heads WHERE kind = $1 ORDER BY touched_at_ms, session LIMIT 1
            ) JOIN sessions ON key = session
-           WHERE touched_at_ms < $2 OR (SELECT bytes FROM counted WHERE kind = $1) > $3`,
+           WHERE touched_at_ms < $2 OR (SELECT bytes FROM session_counts WHERE kind = $1) > $3`,
           [kind, beforeMs, maxBytes],
         );
         if (!found || !remove(nameIn(found.id))) break;
@@ -621,11 +621,11 @@ function removedSessions(database: Database, isOpen: () => boolean) {
     async sweep() {
       try {
         for (; isOpen(); await pause()) {
-          const [left] = query<{ readonly key: number }>(
-            `SELECT key FROM sessions WHERE id >= '${REMOVED}' AND id < '${REMOVED}~'
+          const [deleted] = query<{ readonly key: number }>(
+            `SELECT key FROM sessions WHERE id >= '${DELETED_PREFIX}' AND id < '${DELETED_PREFIX}~'
                AND NOT EXISTS (SELECT 1 FROM heads WHERE session = key) LIMIT 1`,
           );
-          if (left) freeSlice(left.key);
+          if (deleted) freeSlice(deleted.key);
           else if (database.shrink(PAGES) === 0) return;
         }
       } finally {

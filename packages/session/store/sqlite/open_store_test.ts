@@ -52,8 +52,8 @@ Deno.test("deleteSession() deletes everything that only the session references, 
     await fill("a");
     const ofA = await rows();
     assertEquals(ofA, {
-      archived: 2,
-      counted: 1,
+      text_references: 2,
+      session_counts: 1,
       deliveries: 1,
       documents: 1,
       events: 1,
@@ -69,10 +69,10 @@ Deno.test("deleteSession() deletes everything that only the session references, 
     await store.deleteSession("b");
     assertEquals(await rows(), { ...ofA, heads: 1, sessions: 1 });
     await store.deleteSession("a");
-    const { counted: _, totals, ...left } = await rows();
+    const { session_counts: _, totals, ...left } = await rows();
     assertEquals([totals, new Set(Object.values(left))], [1, new Set([0])]);
     await store.close();
-    assertEquals(query(path, "SELECT sessions FROM counted").map(({ sessions }) => sessions), [0]);
+    assertEquals(query(path, "SELECT sessions FROM session_counts").map(({ sessions }) => sessions), [0]);
   }));
 
 async function fillLarge(store: Store, id: string): Promise<void> {

@@ -21,56 +21,56 @@ const TABLES = `
     session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
     kind TEXT NOT NULL,
     -- Key of the session. NULL: the owner's.
-    made_by TEXT,
+    created_by TEXT,
     -- Parent of a fork, while it exists.
     parent INTEGER,
     touched_at_ms INTEGER NOT NULL,
-    -- Order of the newest naming, independent of clocks.
-    named INTEGER NOT NULL DEFAULT 0,
+    -- Order of the newest assignment of names, independent of clocks.
+    name_order INTEGER NOT NULL DEFAULT 0,
     -- Size when last measured, and whether it is still current.
     bytes INTEGER NOT NULL DEFAULT 0,
-    is_weighed INTEGER NOT NULL DEFAULT 0
+    is_measured INTEGER NOT NULL DEFAULT 0
   ) STRICT;
   CREATE INDEX heads_by_age ON heads (kind, touched_at_ms, session);
-  CREATE INDEX heads_unweighed ON heads (kind, session) WHERE NOT is_weighed;
+  CREATE INDEX heads_unmeasured ON heads (kind, session) WHERE NOT is_measured;
   CREATE INDEX heads_by_parent ON heads (parent) WHERE parent IS NOT NULL;
   -- An index for each filter of lists.
   CREATE INDEX heads_by_kind ON heads (kind, session);
   CREATE INDEX heads_no_forks ON heads (kind, session) WHERE parent IS NULL;
-  CREATE INDEX heads_by_maker ON heads (made_by, kind, session) WHERE made_by IS NOT NULL;
-  CREATE INDEX heads_no_forks_by_maker ON heads (made_by, kind, session)
-    WHERE made_by IS NOT NULL AND parent IS NULL;
+  CREATE INDEX heads_by_creator ON heads (created_by, kind, session) WHERE created_by IS NOT NULL;
+  CREATE INDEX heads_no_forks_by_creator ON heads (created_by, kind, session)
+    WHERE created_by IS NOT NULL AND parent IS NULL;
   CREATE TRIGGER heads_forks AFTER DELETE ON heads BEGIN
     UPDATE heads SET parent = NULL WHERE parent = OLD.session;
   END;
 
   -- Numbers and measured sizes of sessions by kind.
-  CREATE TABLE counted (
+  CREATE TABLE session_counts (
     kind TEXT PRIMARY KEY NOT NULL,
     sessions INTEGER NOT NULL,
     bytes INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
-  CREATE TRIGGER heads_made AFTER INSERT ON heads BEGIN
-    INSERT INTO counted VALUES (NEW.kind, 1, NEW.bytes)
+  CREATE TRIGGER heads_inserted AFTER INSERT ON heads BEGIN
+    INSERT INTO session_counts VALUES (NEW.kind, 1, NEW.bytes)
       ON CONFLICT DO UPDATE SET sessions = sessions + 1, bytes = bytes + excluded.bytes;
   END;
-  CREATE TRIGGER heads_gone AFTER DELETE ON heads BEGIN
-    UPDATE counted SET sessions = sessions - 1, bytes = bytes - OLD.bytes WHERE kind = OLD.kind;
+  CREATE TRIGGER heads_deleted AFTER DELETE ON heads BEGIN
+    UPDATE session_counts SET sessions = sessions - 1, bytes = bytes - OLD.bytes WHERE kind = OLD.kind;
   END;
-  CREATE TRIGGER heads_weighed AFTER UPDATE OF bytes ON heads BEGIN
-    UPDATE counted SET bytes = bytes + NEW.bytes - OLD.bytes WHERE kind = NEW.kind;
+  CREATE TRIGGER heads_measured AFTER UPDATE OF bytes ON heads BEGIN
+    UPDATE session_counts SET bytes = bytes + NEW.bytes - OLD.bytes WHERE kind = NEW.kind;
   END;
 
   -- Totals of sessions. The owner's key has an empty name.
   CREATE TABLE totals (
     day TEXT NOT NULL,
     kind TEXT NOT NULL,
-    made_by TEXT NOT NULL,
+    created_by TEXT NOT NULL,
     about TEXT NOT NULL,
     json TEXT NOT NULL,
-    PRIMARY KEY (day, kind, made_by, about)
+    PRIMARY KEY (day, kind, created_by, about)
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX heads_by_naming ON heads (named) WHERE named > 0;
+  CREATE INDEX heads_by_name_order ON heads (name_order) WHERE name_order > 0;
 
   CREATE TABLE names (
     name TEXT NOT NULL,
@@ -94,10 +94,10 @@ const TABLES = `
     PRIMARY KEY (session, name)
   ) STRICT, WITHOUT ROWID;
   -- States that indicate work.
-  CREATE INDEX state_attention ON state (name, session)
-    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
-  CREATE VIEW attention AS SELECT name, session, json FROM state
-    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
+  CREATE INDEX state_pending_work ON state (name, session)
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'pendingApproval', 'queue');
+  CREATE VIEW pending_work AS SELECT name, session, json FROM state
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'pendingApproval', 'queue');
 
   -- Titles, separately indexed for fast searches.
   CREATE INDEX state_titles ON state (session, json) WHERE name = 'title';
@@ -107,23 +107,23 @@ const TABLES = `
   CREATE TABLE texts (
     ref TEXT PRIMARY KEY NOT NULL,
     -- Number of sessions that have it plus two: the count takes a byte from the start, so the row is updated in place.
-    used INTEGER NOT NULL DEFAULT 2,
+    reference_count INTEGER NOT NULL DEFAULT 2,
     zstd BLOB NOT NULL
   ) STRICT;
 
   -- Texts are counted: an index by reference would write one more page per text.
-  CREATE TABLE archived (
+  CREATE TABLE text_references (
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     ref TEXT NOT NULL,
     PRIMARY KEY (session, ref)
   ) STRICT, WITHOUT ROWID;
-  CREATE TRIGGER archived_one AFTER INSERT ON archived BEGIN
-    UPDATE texts SET used = used + 1 WHERE ref = NEW.ref;
+  CREATE TRIGGER text_referenced AFTER INSERT ON text_references BEGIN
+    UPDATE texts SET reference_count = reference_count + 1 WHERE ref = NEW.ref;
   END;
   -- Deletes a text with its last reference.
-  CREATE TRIGGER archived_last AFTER DELETE ON archived BEGIN
-    UPDATE texts SET used = used - 1 WHERE ref = OLD.ref;
-    DELETE FROM texts WHERE ref = OLD.ref AND used = 2;
+  CREATE TRIGGER text_dereferenced AFTER DELETE ON text_references BEGIN
+    UPDATE texts SET reference_count = reference_count - 1 WHERE ref = OLD.ref;
+    DELETE FROM texts WHERE ref = OLD.ref AND reference_count = 2;
   END;
 
   CREATE TABLE keys (
@@ -157,7 +157,7 @@ const TABLES = `
     -- NULL: no session.
     session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT NOT NULL,
-    made_at_ms INTEGER NOT NULL,
+    created_at_ms INTEGER NOT NULL,
     -- NULL: nothing is due.
     due_at_ms INTEGER,
     claims INTEGER NOT NULL DEFAULT 0
@@ -167,4 +167,4 @@ const TABLES = `
   CREATE INDEX deliveries_due ON deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
 `;
 
-export const SCHEMA: Schema = { version: 1, sql: TABLES };
+export const SCHEMA: Schema = { version: 2, sql: TABLES };

@@ -81,7 +81,7 @@ async function fill(postgres: Postgres, size: number): Promise<string> {
   for (
     const sql of [
       `INSERT INTO tare.sessions (id, json, commit_id) SELECT 's' || n, ${RECORD}, gen_random_uuid() ${rows} ORDER BY n`,
-      `INSERT INTO tare.heads (session, kind, made_by, parent, touched_at_ms, bytes, is_weighed)
+      `INSERT INTO tare.heads (session, kind, created_by, parent, touched_at_ms, bytes, is_measured)
          SELECT n, ${KIND}, ${MADE_BY}, ${PARENT}, ${nowMs} - (${size} - n) * ${MINUTE_MS}::bigint, 1000, true ${rows}`,
       `INSERT INTO tare.state SELECT n, 'title', ${TITLE} ${rows}`,
       `INSERT INTO tare.state SELECT n, 'totals', ${TOTALS} ${rows}`,
@@ -92,7 +92,7 @@ async function fill(postgres: Postgres, size: number): Promise<string> {
   );
   await query(
     url,
-    `INSERT INTO tare.totals (day, kind, made_by, about, json)
+    `INSERT INTO tare.totals (day, kind, created_by, about, json)
        SELECT a, b, c, d, e::jsonb FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) AS x (a, b, c, d, e)`,
     columns,
   );

@@ -189,7 +189,7 @@ Deno.test("openPostgresStore() removes the uploads of a lost commit, and uploads
     assertEquals([(await s3.names()).length, (await pending(url)).length], [1, 1]);
     await (await open()).close();
     assertEquals((await s3.names()).length, 1);
-    const age = () => query(url, "UPDATE tare.objects SET made_at = made_at - interval '2 hours'");
+    const age = () => query(url, "UPDATE tare.objects SET created_at = created_at - interval '2 hours'");
     await age();
     await (await open()).close();
     assertEquals([await s3.names(), await pending(url)], [[], []]);

@@ -53,8 +53,8 @@ export function inOneDatabase(postgres: Postgres): Place {
   return async (test) => {
     const url = await (made ??= postgres.makeDatabase());
     const tables = [
-      ..."sessions heads names events state titles attention texts archived documents".split(" "),
-      ..."deliveries keys requests servers totals totals_added".split(" "),
+      ..."sessions heads names events state titles pending_work texts text_references documents".split(" "),
+      ..."deliveries keys requests servers totals totals_pending".split(" "),
     ];
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));

@@ -209,10 +209,10 @@ Deno.test("openPostgresStore() frees the data of a removed session if the openin
     await store.archive("a").put("of one");
     await append(store, { sessionId: "a", from: 0, isOver: (number) => number === 3 });
     // State after a process ended between the two.
-    await query(url, "UPDATE tare.sessions SET id = 'removed:', is_removed = true WHERE id = 'a'");
+    await query(url, "UPDATE tare.sessions SET id = 'deleted:', is_deleted = true WHERE id = 'a'");
     await query(
       url,
-      "DELETE FROM tare.heads h USING tare.sessions s WHERE s.key = h.session AND s.is_removed",
+      "DELETE FROM tare.heads h USING tare.sessions s WHERE s.key = h.session AND s.is_deleted",
     );
     await store.close();
     const later = await openPostgresStore(url, FEW);

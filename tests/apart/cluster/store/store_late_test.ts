@@ -110,7 +110,7 @@ const event = (after: number): StoreRecord => ({
   events: [{ type: "call" }],
 });
 
-Deno.test("commitBriefly() is done once when its answer is lost, also after others that came in between", () =>
+Deno.test("holdAndCommit() is done once when its answer is lost, also after others that came in between", () =>
   withDatabase(postgres, async (url) => {
     let isMute = false;
     let lost = Promise.withResolvers<void>();
@@ -125,7 +125,7 @@ Deno.test("commitBriefly() is done once when its answer is lost, also after othe
     const losing = async (fence: number, meanwhile: () => Promise<unknown>, ...records: StoreRecord[]) => {
       lost = Promise.withResolvers();
       isMute = true;
-      const done = store.shared.commitBriefly(brief(fence, ...records));
+      const done = store.shared.holdAndCommit(brief(fence, ...records));
       await lost.promise;
       await meanwhile();
       isMute = false;
@@ -137,25 +137,25 @@ Deno.test("commitBriefly() is done once when its answer is lost, also after othe
     assertEquals([await losing(1, () => Promise.resolve(), event(1)), await seen()], [2, [2, 2]]);
     const inBetween = async () => {
       while ((await other.shared.inspect("a")).fence < 3);
-      assertEquals(await other.shared.commitBriefly(brief(3, event(3))), 4);
+      assertEquals(await other.shared.holdAndCommit(brief(3, event(3))), 4);
       await held(other, "a");
     };
     assertEquals([await losing(2, inBetween, event(2)), await seen()], [3, [4, 5]]);
-    assertEquals(await store.shared.commitBriefly(brief(3, event(4))), undefined);
+    assertEquals(await store.shared.holdAndCommit(brief(3, event(4))), undefined);
     assertEquals(await seen(), [4, 5]);
     await store.close();
     await other.close();
     await proxy[Symbol.asyncDispose]();
   }));
 
-Deno.test("commitBriefly() writes nothing when it reaches the server late, after others", () =>
+Deno.test("holdAndCommit() writes nothing when it reaches the server late, after others", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), LOSING);
     await store.commit([sessionRecord("a")]);
     proxy.set({ type: "stuck", newPass: true });
-    assertEquals(await store.shared.commitBriefly(brief(0, state(1))), 1);
-    assertEquals(await store.shared.commitBriefly(brief(1, state(2))), 2);
+    assertEquals(await store.shared.holdAndCommit(brief(0, state(1))), 1);
+    assertEquals(await store.shared.holdAndCommit(brief(1, state(2))), 2);
     proxy.set({ type: "open" });
     await store.close();
     await proxy[Symbol.asyncDispose]();

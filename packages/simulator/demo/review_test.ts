@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { AssistantMessage, Message, ToolDefinition } from "@tare/messages";
-import { rehearsal, toolCall } from "@tare/simulator";
+import { demoModel, toolCall } from "@tare/simulator";
 
 function defined(name: string, ...names: readonly string[]): ToolDefinition {
   const properties = Object.fromEntries(names.map((name) => [name, { type: "string" }]));
@@ -30,7 +30,7 @@ function step(text: string, [name, args]: Call, result: string): Message[] {
 const user = (content: string): Message => ({ role: "user", content });
 
 async function next(messages: readonly Message[], tools: readonly ToolDefinition[] = TOOLS) {
-  const { content, tool_calls = [] } = await rehearsal()({ model: "rehearsal", messages, tools });
+  const { content, tool_calls = [] } = await demoModel()({ model: "demo", messages, tools });
   return {
     content: content,
     calls: tool_calls.map(({ function: { name, arguments: args } }): Call => [name, JSON.parse(args)]),
@@ -40,7 +40,7 @@ async function next(messages: readonly Message[], tools: readonly ToolDefinition
 const LISTING = "matching lines: 30; files with matches: 3\na.ts:9\nsub/b.ts:20\nnotes.md:1";
 const B = 'lines 1-20 of 20\nimport {\n  type X,\n} from "x";\nexport const b = 1;';
 
-Deno.test("rehearsal() reviews a folder, longest files first, with a note for each before the next", async () => {
+Deno.test("demoModel() reviews a folder, longest files first, with a note for each before the next", async () => {
   const messages = [user("Please review src/app/ file by file.")];
   const counting = (await next(messages)).calls[0]!;
   assertEquals([counting[0], counting[1].path], ["search_files", "src/app"]);
@@ -72,7 +72,7 @@ Deno.test("rehearsal() reviews a folder, longest files first, with a note for ea
   );
 });
 
-Deno.test("rehearsal() recalls the file list if it is evicted during a review", async () => {
+Deno.test("demoModel() recalls the file list if it is evicted during a review", async () => {
   const messages = [user("Review src/app.")];
   messages.push(...step("I list the source files.", (await next(messages)).calls[0]!, LISTING));
   messages.push(...step("I start with the longest file.", (await next(messages)).calls[0]!, B));
@@ -98,11 +98,11 @@ const ANSWER =
   `${INTRODUCTION}what is visible in this conversation or can be recalled.\n\nThe word is plum.\n` +
   "src/b.ts declares first: export const b = 1;\nThe reviews noted 1 file with 20 lines.";
 
-Deno.test("rehearsal() looking back answers from the visible prompt", async () => {
+Deno.test("demoModel() looking back answers from the visible prompt", async () => {
   assertEquals(await next(WHOLE), { content: ANSWER, calls: [] });
 });
 
-Deno.test("rehearsal() looking back recalls an evicted result, or reports that it isn't visible", async () => {
+Deno.test("demoModel() looking back recalls an evicted result, or reports that it isn't visible", async () => {
   const messages = [...WHOLE];
   messages[2] = {
     ...messages[2]!,
@@ -117,7 +117,7 @@ Deno.test("rehearsal() looking back recalls an evicted result, or reports that i
   );
 });
 
-Deno.test("rehearsal() looking back finds details in evicted steps", async () => {
+Deno.test("demoModel() looking back finds details in evicted steps", async () => {
   const left = user("[elided: 4 messages; recall with ref 00000000000000bb]");
   const messages = [WHOLE[0]!, left, WHOLE[3]!, QUESTION];
   const search = await next(messages);
@@ -131,7 +131,7 @@ Deno.test("rehearsal() looking back finds details in evicted steps", async () =>
   assertEquals(await next(messages), { content: ANSWER, calls: [] });
 });
 
-Deno.test("rehearsal() looking back finds everything in evicted turns, or reports what is missing", async () => {
+Deno.test("demoModel() looking back finds everything in evicted turns, or reports what is missing", async () => {
   const ref = "00000000000000cc";
   const messages = [user(`[elided: 9 messages, 999 bytes; recall with ref ${ref}]`), QUESTION];
   assertEquals(

@@ -110,7 +110,7 @@ for (const [name, compaction] of HABITS) {
     const from = compaction.fullFrom?.(WINDOW_TOKENS, REPLY_TOKENS) ?? WINDOW_TOKENS - 12_000;
     const { paid, compactions } = alone(100, compaction, from);
     assert(Math.abs(claimed - paid) < 0.05 * paid, `${claimed} against ${paid}`);
-    assertEquals(entries.filter(({ withoutCompaction }) => withoutCompaction).length, compactions);
+    assertEquals(entries.filter(({ baselineCompaction }) => baselineCompaction).length, compactions);
     assert(compactions > 2);
     // The cost of resending everything is reported as long as it fits.
     const fits = entries.findLastIndex(({ resendCostUnits }) => resendCostUnits !== undefined) + 1;
@@ -136,19 +136,19 @@ Deno.test("sent() credits nothing for a reply that only recalls, and excludes it
     messages.push(...reading(step, "read_file", file(step)));
   }
   const before = await call(60);
-  assert(before.without.promptTokens > before.usage.promptTokens);
+  assert(before.baseline.promptTokens > before.usage.promptTokens);
   messages.push(...reading(12, RECALL_TOOL.function.name, file(0)));
   const recalled = await call(400);
-  assertEquals(recalled.without, { promptTokens: 0, cachedTokens: 0, outputTokens: 340 });
+  assertEquals(recalled.baseline, { promptTokens: 0, cachedTokens: 0, outputTokens: 340 });
   assertEquals(Math.round(recalled.savedCostUnits - before.savedCostUnits), -recalled.usage.promptTokens);
   messages.push({ role: "assistant", content: "Done." }, { role: "user", content: "More." });
-  const { without, usage } = await call(10);
+  const { baseline, usage } = await call(10);
   const more = messages.slice(-2).reduce(
     (sum, message) => sum + countMessageTokens(message, estimateTokens),
     0,
   );
-  assertEquals(without.promptTokens, before.without.promptTokens + more);
-  assert(usage.promptTokens < without.promptTokens);
+  assertEquals(baseline.promptTokens, before.baseline.promptTokens + more);
+  assert(usage.promptTokens < baseline.promptTokens);
 });
 
 Deno.test("plannerSession() in a dry run sends everything, and records the plan's cost", async () => {
@@ -188,12 +188,12 @@ Deno.test("PlanningSession.fork(): the baseline doesn't repeat the parent's comp
   let compacted = 0;
   // Until some calls after a compaction.
   for (let step = 0; compacted < 4; step++) {
-    const { withoutCompaction } = await call();
-    if (withoutCompaction || compacted > 0) compacted++;
+    const { baselineCompaction } = await call();
+    if (baselineCompaction || compacted > 0) compacted++;
     messages.push(...reading(step, "read_file", file(step)));
   }
   const parent = await call();
-  const { withoutCompaction, without } = await call(session.fork(messages.length, memoryArchive()));
-  assertEquals([withoutCompaction, without.promptTokens], [undefined, parent.without.promptTokens]);
-  assert(without.promptTokens < 0.5 * WINDOW_TOKENS);
+  const { baselineCompaction, baseline } = await call(session.fork(messages.length, memoryArchive()));
+  assertEquals([baselineCompaction, baseline.promptTokens], [undefined, parent.baseline.promptTokens]);
+  assert(baseline.promptTokens < 0.5 * WINDOW_TOKENS);
 });

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { AssistantMessage, FunctionToolCall, Message, ToolDefinition } from "@tare/messages";
-import { rehearsal, type SimulatedReply, simulator } from "@tare/simulator";
+import { demoModel, type SimulatedReply, simulator } from "@tare/simulator";
 
 const INTRODUCTION = "I am an offline demo model: I only follow fixed rules and understand nothing.";
 const QUESTION = "Where is run_test.ts mentioned?";
@@ -79,12 +79,12 @@ interface PlayOptions {
 /** Runs a turn; returns the calls of each step as short texts, and the answer. */
 async function play(question: string, options: PlayOptions = {}) {
   const { tools = TOOLS, before = [], view = (messages) => messages } = options;
-  const model = rehearsal();
+  const model = demoModel();
   const messages: Message[] = [...before, { role: "user", content: question }];
   const originals = new Map<string, string>();
   const steps: string[][] = [];
   while (steps.length < 20) {
-    const reply = await model({ model: "rehearsal", messages: view(messages), tools });
+    const reply = await model({ model: "demo", messages: view(messages), tools });
     const calls = withIds(reply, steps.length);
     if (calls.length === 0) return { steps, answer: reply.content ?? "", messages };
     steps.push(calls.map(({ function: { name, arguments: text } }) => describe(name, JSON.parse(text))));
@@ -148,13 +148,13 @@ I read lines 1 to 21 of 80 of packages/loop/run_test.ts, which begin: "// packag
 
 The workspace has 1 folder and 2 files at the top level.`;
 
-Deno.test("rehearsal() searches for the words of a question and reads the matches", async () => {
+Deno.test("demoModel() searches for the words of a question and reads the matches", async () => {
   const { steps, answer } = await play(QUESTION);
   assertEquals(steps, STEPS);
   assertEquals(answer, ANSWER);
 });
 
-Deno.test("rehearsal() starts each turn from its own question", async () => {
+Deno.test("demoModel() starts each turn from its own question", async () => {
   const first = await play("Where is list.ts?");
   const before: Message[] = [...first.messages, { role: "assistant", content: first.answer }];
   const second = await play(QUESTION, { before });
@@ -164,13 +164,13 @@ Deno.test("rehearsal() starts each turn from its own question", async () => {
 const [, COUNTED, FOUND, READ] = ANSWER.split("\n\n");
 const NO_LISTING = "I have no listing of the workspace.";
 
-Deno.test("rehearsal() reports nothing about evicted results", async () => {
+Deno.test("demoModel() reports nothing about evicted results", async () => {
   const { steps, answer } = await play(QUESTION, { view: elideAllBut(2, "ref") });
   assertEquals(steps, STEPS);
   assertEquals(answer.split("\n\n").slice(1), [FOUND, READ, NO_LISTING]);
 });
 
-Deno.test("rehearsal() recalls evicted results that its answer needs", async () => {
+Deno.test("demoModel() recalls evicted results that its answer needs", async () => {
   const tools = [...TOOLS, RECALL_TOOL];
   const { steps, answer } = await play(QUESTION, { tools, view: elideAllBut(2, "recall with ref") });
   assertEquals(steps.map((step) => step.map((call) => call.split(" ")[0])), [
@@ -183,7 +183,7 @@ Deno.test("rehearsal() recalls evicted results that its answer needs", async () 
   assertEquals(answer.split("\n\n").slice(1), [COUNTED, FOUND, READ, NO_LISTING]);
 });
 
-Deno.test("rehearsal() works with fewer, other and no tools and reports that", async () => {
+Deno.test("demoModel() works with fewer, other and no tools and reports that", async () => {
   const only = (...names: readonly string[]) => TOOLS.filter((tool) => names.includes(tool.function.name));
   const listing = await play(QUESTION, { tools: only("list_files", "read_file") });
   assertEquals(listing.steps, [["list_files"], ["read_file README.md", "read_file deno.json"]]);
@@ -205,7 +205,7 @@ Deno.test("rehearsal() works with fewer, other and no tools and reports that", a
   assertEquals((await play(" ")).answer, `${INTRODUCTION} The request has no question.`);
 });
 
-Deno.test("rehearsal() accepts tools without parameter schemas", async () => {
+Deno.test("demoModel() accepts tools without parameter schemas", async () => {
   const bare = TOOLS.map(({ function: { name } }): ToolDefinition => ({
     type: "function",
     function: { name },
@@ -214,13 +214,13 @@ Deno.test("rehearsal() accepts tools without parameter schemas", async () => {
   assertEquals([steps, answer], [STEPS, ANSWER.replace("1 to 21 of", "1 to 80 of")]);
 });
 
-Deno.test("rehearsal() returns the same reply for the same request, also through a provider", async () => {
+Deno.test("demoModel() returns the same reply for the same request, also through a provider", async () => {
   const { messages } = await play(QUESTION);
   const provider = simulator({
-    model: { rehearsal: rehearsal() },
+    model: { demoModel: demoModel() },
     tokenizer: { encode: (text) => [text.length] },
   });
-  const body = JSON.stringify({ model: "rehearsal", messages, tools: TOOLS });
+  const body = JSON.stringify({ model: "demo", messages, tools: TOOLS });
   const ask = async () => {
     const request = new Request("http://provider/v1/chat/completions", { method: "POST", body });
     return (await (await provider.fetch(request)).json()).choices[0].message.content;

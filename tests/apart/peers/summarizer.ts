@@ -9,11 +9,11 @@ export type SummaryCall = "cached" | "cold";
 const INSTRUCTION: Message = {
   role: "user",
   content:
-    "Summarise this conversation so that the work can go on from the summary alone. Answer with text only.",
+    "Summarize this conversation so that the work can go on from the summary alone. Answer with text only.",
 };
 
 /** Mock of the model that writes a peer's summaries: they are empty, and their cost is recorded. */
-export class Summariser {
+export class Summarizer {
   readonly #call: SummaryCall;
   readonly #countTokens: CountTokens;
   #sent: PolicyView = { messages: [], tools: [] };

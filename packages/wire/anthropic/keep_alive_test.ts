@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { MESSAGES_PROTOCOL, MessageWriter } from "@tare/wire/internal";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
-const { readAnswerBlocks, write, readUsage, mustReply } = MESSAGES_PROTOCOL.pings!;
+const { readAnswerBlocks, write, readUsage, mustReply } = MESSAGES_PROTOCOL.keepAlive!;
 
 const HOUR = '"cache_control":{"type":"ephemeral","ttl":"1h"}';
 const SHORT = '"cache_control": {"type":"ephemeral"}';
@@ -160,7 +160,7 @@ Deno.test("readAnswerBlocks() reads replies of MessageWriter, whole and streamed
   assertEquals(readUsage(whole)?.promptTokens, 10);
 });
 
-Deno.test("MESSAGES_PROTOCOL.pings: a thinking budget requires a reply", () => {
+Deno.test("MESSAGES_PROTOCOL.keepAlive: a thinking budget requires a reply", () => {
   const asks = (more: object) =>
     mustReply(requestOf({ model: "m", messages: [], ...more }, MESSAGES_PROTOCOL));
   assertEquals(

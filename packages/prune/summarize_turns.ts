@@ -5,7 +5,7 @@ import { ELIDING, type PruneFailure } from "./prune_results.ts";
 import { type ArchivedStretch, archiveWithLine } from "./placeholder.ts";
 
 /** Replacement of old turns by one message. Plain data: applying it again gives the same bytes. */
-export type TurnsSummary = NonNullable<SummarisedTurns<Message>["summary"]>;
+export type TurnsSummary = NonNullable<SummarizedTurns<Message>["summary"]>;
 
 /** Message that replaces old turns. */
 export interface SummaryMessage {
@@ -29,7 +29,7 @@ export interface SummaryMessage {
  */
 export function applySummary<M extends Message>(
   messages: readonly M[],
-  summary: Pick<NonNullable<SummarisedTurns<M>["summary"]>, "end" | "kind" | "text">,
+  summary: Pick<NonNullable<SummarizedTurns<M>["summary"]>, "end" | "kind" | "text">,
 ): (M | SummaryMessage)[] {
   const { end, kind, text } = summary;
   const retained = messages.slice(0, end).filter(({ role }) =>
@@ -52,8 +52,8 @@ const MIN_SHARE = 0.1;
 
 const LINE_TOKENS = 60;
 
-/** Options of {@linkcode summariseTurns}. */
-export interface SummariseTurnsOptions {
+/** Options of {@linkcode summarizeTurns}. */
+export interface SummarizeTurnsOptions {
   readonly archive: Archive;
   /** Token counter. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
@@ -61,7 +61,7 @@ export interface SummariseTurnsOptions {
    * Requests a summary of old messages, user messages included, from a model. A rejection, an empty or too
    * long text, or a timeout is a failure. Default: old turns are dropped.
    */
-  readonly summarise?:
+  readonly summarize?:
     | ((messages: readonly Message[], request: {
       readonly end: number;
       readonly signal: AbortSignal | undefined;
@@ -69,7 +69,7 @@ export interface SummariseTurnsOptions {
     | undefined;
   /**
    * Signal that ends the wait. A timeout (`AbortSignal.timeout`) is a failed summary; for any other reason,
-   * {@linkcode summariseTurns} throws the reason and nothing changes.
+   * {@linkcode summarizeTurns} throws the reason and nothing changes.
    */
   readonly signal?: AbortSignal | undefined;
   /** Whether the model has the recall tool. Default: false. */
@@ -88,7 +88,7 @@ export interface SummariseTurnsOptions {
 }
 
 /** Messages after old turns were replaced. */
-export interface SummarisedTurns<M extends Message> {
+export interface SummarizedTurns<M extends Message> {
   readonly failure?: undefined;
   readonly messages: readonly (M | SummaryMessage)[];
   /** The change. Absent if it would free too little. */
@@ -114,13 +114,13 @@ export interface SummarisedTurns<M extends Message> {
 }
 
 /**
- * Archives and summarizes the oldest turns: the last resort if a full window contains little but messages.
- * User, system and developer messages are retained verbatim. Check `failure` of the result first. If the
- * summary fails, or `summarise` is absent, whole turns with their user messages are dropped, and a line
+ * Archives and summarizes the oldest turns: the last resort if a window is full of content other than tool
+ * results. User, system and developer messages are retained verbatim. Check `failure` of the result first. If
+ * the summary fails, or `summarize` is absent, whole turns with their user messages are dropped, and a line
  * states where they are archived.
  *
  * If the assistant messages and results of the old turns are at most a tenth of the prompt, no model is
- * called and nothing changes; a summary that frees less than a tenth has failed.
+ * called and nothing changes; a summary that frees less than a tenth counts as failed.
  *
  * @throws the signal's reason, if it was aborted for any other than a timeout.
  * @example
@@ -128,28 +128,28 @@ export interface SummarisedTurns<M extends Message> {
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens, type Message } from "@tare/messages";
  * import { memoryArchive } from "@tare/prune";
- * import { summariseTurns } from "@tare/prune";
+ * import { summarizeTurns } from "@tare/prune";
  *
  * const messages: Message[] = [
  *   { role: "user", content: "Tell me a story." },
  *   { role: "assistant", content: "Once upon a time … ".repeat(500) },
  *   { role: "user", content: "And who was it about?" },
  * ];
- * const summarised = await summariseTurns(messages, {
+ * const summarized = await summarizeTurns(messages, {
  *   archive: memoryArchive(),
  *   countTokens: estimateTokens,
- *   summarise: () => Promise.resolve("I told a story about a miller."),
+ *   summarize: () => Promise.resolve("I told a story about a miller."),
  *   keepTokens: 100,
  * });
- * if (summarised.failure) throw summarised.failure;
- * assertEquals(summarised.messages.map((message) => message.role), ["user", "assistant", "user"]);
+ * if (summarized.failure) throw summarized.failure;
+ * assertEquals(summarized.messages.map((message) => message.role), ["user", "assistant", "user"]);
  * ```
  */
-export async function summariseTurns<M extends Message>(
+export async function summarizeTurns<M extends Message>(
   messages: readonly M[],
-  options: SummariseTurnsOptions,
-): Promise<PruneFailure<M> | SummarisedTurns<M>> {
-  checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
+  options: SummarizeTurnsOptions,
+): Promise<PruneFailure<M> | SummarizedTurns<M>> {
+  checkGiven("summarizeTurns()", { messages, options }, { messages: "messages", options: ELIDING });
   const { archive, countTokens = estimateTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };
@@ -168,7 +168,7 @@ export async function summariseTurns<M extends Message>(
     return { failure: failure as Error, unchanged: messages };
   }
   const { ref, line } = archived;
-  const attempt = (kind: TurnsSummary["kind"], text: string): SummarisedTurns<M> | undefined => {
+  const attempt = (kind: TurnsSummary["kind"], text: string): SummarizedTurns<M> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;
@@ -176,14 +176,14 @@ export async function summariseTurns<M extends Message>(
     return { messages: after, summary, tokensBefore, tokensAfter };
   };
 
-  const { summarise: ask, signal } = options;
+  const { summarize: ask, signal } = options;
   if (!ask) return attempt("drop", line) ?? unchanged;
   let summaryFailure: Error;
   try {
     const summary = (await untilAborted(() => ask(old, { end, signal }), signal)).trim();
     if (summary === "") throw new Error("the summary is empty");
-    const summarised = attempt("summary", `${summary}\n\n${line}`);
-    if (summarised) return summarised;
+    const summarized = attempt("summary", `${summary}\n\n${line}`);
+    if (summarized) return summarized;
     summaryFailure = new Error(
       `Cannot summarize ${old.length} messages: their summary frees less than a tenth of the prompt`,
     );
@@ -199,7 +199,7 @@ export async function summariseTurns<M extends Message>(
 /**
  * Returns the start of the retained turns: never a user message within a call or after another user message.
  */
-function summaryEnd(messages: readonly Message[], options: SummariseTurnsOptions): number {
+function summaryEnd(messages: readonly Message[], options: SummarizeTurnsOptions): number {
   const { countTokens = estimateTokens, windowTokens, activeTurnStart = messages.length } = options;
   const { keepTokens = retainedTokens(windowTokens) } = options;
   const pairs = pairCalls(messages);

@@ -1,17 +1,11 @@
 import { sliceText } from "@tare/messages/internal";
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
-import { LIST_WORKSPACE, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
+import { type DemoPlan, LIST_WORKSPACE, pathOf, withNoun } from "./plan.ts";
 import { LOOK_BACK, REVIEW } from "./plans.ts";
 import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
-import {
-  type CallArguments,
-  readRehearsalTurn,
-  RECALL,
-  type RehearsalTurn,
-  type WantedCall,
-} from "./turn.ts";
+import { type CallArguments, type DemoTurn, readDemoTurn, RECALL, type WantedCall } from "./turn.ts";
 
-const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK];
+const PLANS: readonly DemoPlan[] = [REVIEW, LOOK_BACK];
 
 const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
 
@@ -25,20 +19,20 @@ const INTRODUCTION = "I am an offline demo model: I only follow fixed rules and 
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { rehearsal } from "@tare/simulator";
+ * import { demoModel } from "@tare/simulator";
  *
  * const tool = { type: "function", function: { name: "list_files" } } as const;
- * const reply = await rehearsal()({
- *   model: "rehearsal",
+ * const reply = await demoModel()({
+ *   model: "demo",
  *   messages: [{ role: "user", content: "Where are prompts counted?" }],
  *   tools: [tool],
  * });
  * assertEquals(reply.tool_calls?.map((call) => call.function.name), ["list_files"]);
  * ```
  */
-export function rehearsal(): SimulatedModel {
+export function demoModel(): SimulatedModel {
   return ({ messages, tools }) => {
-    const turn = readRehearsalTurn(messages, tools);
+    const turn = readDemoTurn(messages, tools);
     if (turn.question.trim() === "") return { content: `${INTRODUCTION} The request has no question.` };
     if (KNOWN_TOOLS.some((tool) => turn.offers(tool))) return nextReply(turn);
     const offered = tools.map((tool) => tool.function.name).join(", ") || "none";
@@ -49,7 +43,7 @@ export function rehearsal(): SimulatedModel {
   };
 }
 
-function nextReply(turn: RehearsalTurn): SimulatedReply {
+function nextReply(turn: DemoTurn): SimulatedReply {
   const plan: typeof KEYWORDS = PLANS.find(({ suits }) => suits(turn.question)) ?? KEYWORDS;
   const recalls = missingOriginals(turn, plan);
   if (recalls.length > 0) return calling("I recall results that are no longer fully visible.", recalls);
@@ -68,7 +62,7 @@ function nextReply(turn: RehearsalTurn): SimulatedReply {
 }
 
 /** Returns recalls of results that the answer needs and that aren't fully visible. */
-function missingOriginals({ calls, offers }: RehearsalTurn, { needs }: typeof KEYWORDS): WantedCall[] {
+function missingOriginals({ calls, offers }: DemoTurn, { needs }: typeof KEYWORDS): WantedCall[] {
   if (!offers(RECALL, "ref")) return [];
   const recalled = new Set(calls.filter((call) => call.tool === RECALL).map((call) => call.args.ref));
   const missing = calls.filter((call) => needs(call) && call.seen !== "whole").map((call) => call.ref);
@@ -92,13 +86,13 @@ const STOP_WORDS = new Set(
   ("about above after again all also and any are because been before being below between both but can case code could " +
     "describe did does doing each explain few file files find for from further give had has have having her here his how " +
     "into its just know like list look made make many me more most much need not now off one only other our out over own " +
-    "please project repository same say see she should show some such summarise summarize take tell than that the their " +
+    "please project repository same say see she should show some such summarize summarize take tell than that the their " +
     "them then there these they this those through too under use used uses using very want was way were what when where " +
     "which while who whom why will with work works would you your").split(" "),
 );
 
 /** Plan for other questions: searches for their words, reads around the first matches, and reports them. */
-export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
+export const KEYWORDS: Omit<DemoPlan, "suits"> = {
   rules: [
     LIST_WORKSPACE,
     {
@@ -143,7 +137,7 @@ function isName(word: string): boolean {
   return /[a-z][A-Z]|[_-]/.test(word);
 }
 
-function searchCall(turn: RehearsalTurn, pattern: string, args: CallArguments): WantedCall {
+function searchCall(turn: DemoTurn, pattern: string, args: CallArguments): WantedCall {
   const anyCase = turn.offers("search_files", "ignore_case") ? { ignore_case: true } : {};
   return { tool: "search_files", args: { pattern, ...args, ...anyCase } };
 }
@@ -152,14 +146,14 @@ function isWordCount(call: WantedCall): boolean {
   return call.tool === "search_files" && call.args.output === "count";
 }
 
-function readCall(turn: RehearsalTurn, path: string, line: number): WantedCall {
+function readCall(turn: DemoTurn, path: string, line: number): WantedCall {
   const range = turn.offers("read_file", "start_line")
     ? { start_line: Math.max(1, line - LINES_BEFORE), end_line: line + LINES_AFTER }
     : {};
   return { tool: "read_file", args: { path, ...range } };
 }
 
-function wordCounts(turn: RehearsalTurn) {
+function wordCounts(turn: DemoTurn) {
   return turn.calls.filter((call) => isWordCount(call) && call.seen !== "none").map((call) => ({
     word: String(call.args.pattern),
     files: countedPaths(call.text),
@@ -168,7 +162,7 @@ function wordCounts(turn: RehearsalTurn) {
 }
 
 /** Returns the files with most words. Rare words weigh more, names ten times as much. */
-function bestFiles(turn: RehearsalTurn): string[] {
+function bestFiles(turn: DemoTurn): string[] {
   const scores = new Map<string, number>();
   for (const { word, files } of wordCounts(turn)) {
     const weight = (isName(word) ? 10 : 1) / files.size;
@@ -179,7 +173,7 @@ function bestFiles(turn: RehearsalTurn): string[] {
   return [...scores].sort(([, a], [, b]) => b - a).map(([path]) => path).slice(0, MAX_FILES);
 }
 
-function foundInFiles(turn: RehearsalTurn): ReadonlyMap<string, readonly FoundLine[]> {
+function foundInFiles(turn: DemoTurn): ReadonlyMap<string, readonly FoundLine[]> {
   const searches = turn.calls.filter((call) => call.tool === "search_files" && !isWordCount(call));
   return new Map(
     searches.map((call) => [pathOf(call), foundLines(call.text)] as const).filter(([, lines]) =>
@@ -189,7 +183,7 @@ function foundInFiles(turn: RehearsalTurn): ReadonlyMap<string, readonly FoundLi
 }
 
 /** Returns files at the top that describe a repository, for questions without matches. */
-function readableFiles(turn: RehearsalTurn): string[] {
+function readableFiles(turn: DemoTurn): string[] {
   const { files } = listedEntries(turn.calls.find(LIST_WORKSPACE.made)?.text ?? "");
   const telling = files.filter((path) =>
     /^(readme|deno\.json|package\.json|cargo\.toml|pyproject)/i.test(path)
@@ -197,7 +191,7 @@ function readableFiles(turn: RehearsalTurn): string[] {
   return (telling.length > 0 ? telling : files).slice(0, MAX_FILES);
 }
 
-function countSentences(turn: RehearsalTurn): string {
+function countSentences(turn: DemoTurn): string {
   return wordCounts(turn).map(({ word, files, whole }) => {
     const lines = [...files.values()].reduce((sum, count) => sum + count, 0);
     if (lines === 0) return `"${word}" doesn't occur in the searched files.`;
@@ -207,7 +201,7 @@ function countSentences(turn: RehearsalTurn): string {
   }).join("\n");
 }
 
-function foundSentences(turn: RehearsalTurn): string[] {
+function foundSentences(turn: DemoTurn): string[] {
   return [...foundInFiles(turn)].map(([path, lines]) => {
     const quotes = lines.slice(0, MAX_QUOTES).map(({ line, text }) => `- line ${line}: ${quote(text)}`);
     return [
@@ -219,7 +213,7 @@ function foundSentences(turn: RehearsalTurn): string[] {
   });
 }
 
-function readSentences(turn: RehearsalTurn): string {
+function readSentences(turn: DemoTurn): string {
   return turn.calls.filter((call) => call.tool === "read_file").map((call) => {
     const read = readRange(call.text);
     if (call.seen === "none" || !read) return `${pathOf(call)} isn't visible.`;
@@ -230,7 +224,7 @@ function readSentences(turn: RehearsalTurn): string {
   }).join("\n");
 }
 
-function listingSentence(turn: RehearsalTurn): string {
+function listingSentence(turn: DemoTurn): string {
   const listing = turn.calls.find(LIST_WORKSPACE.made);
   if (!listing || listing.seen === "none") return "I have no listing of the workspace.";
   const { folders, files } = listedEntries(listing.text);

@@ -1,12 +1,12 @@
 import { assertEquals } from "@std/assert";
-import { KEYWORDS } from "./rehearsal.ts";
+import { KEYWORDS } from "./demo_model.ts";
 import { readResult } from "./results.ts";
-import type { CallArguments, RehearsalTurn } from "./turn.ts";
+import type { CallArguments, DemoTurn } from "./turn.ts";
 
 function turn(
   question: string,
   ...made: readonly [tool: string, args: CallArguments, text: string][]
-): RehearsalTurn {
+): DemoTurn {
   return {
     question,
     calls: made.map(([tool, args, text]) => ({ tool, args, ...readResult(text) })),
@@ -16,7 +16,7 @@ function turn(
   };
 }
 
-function wanted(rule: number, made: RehearsalTurn): readonly CallArguments[] {
+function wanted(rule: number, made: DemoTurn): readonly CallArguments[] {
   return KEYWORDS.rules[rule]?.wants(made).map(({ args }) => args) ?? [];
 }
 

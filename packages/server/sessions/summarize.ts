@@ -9,7 +9,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { addUsage, countMessageTokens, transcribe } from "@tare/messages/internal";
-import type { Summarise } from "@tare/planner";
+import type { Summarize } from "@tare/planner";
 
 const SUMMARY_TIMEOUT_MS = 120_000;
 
@@ -30,13 +30,13 @@ const WHAT =
  * necessary in parts, each with the summary of the earlier ones. A summary fails after two minutes; a reply without
  * text is none.
  */
-export function summariseWith(
+export function summarizeWith(
   model: Model,
   options: {
     readonly countTokens: CountTokens;
     readonly unfinished: (usage: Usage) => void;
   },
-): Summarise {
+): Summarize {
   const { countTokens } = options;
   return async (request) => {
     const { sent, signal, progress, windowTokens = Infinity } = request;
@@ -53,7 +53,7 @@ export function summariseWith(
     if (countRequestTokens({ messages: warm, tools: sent.tools }, countTokens) <= promptTokens) {
       return await ask(warm, sent.tools);
     }
-    let summary: Awaited<ReturnType<Summarise>> | undefined;
+    let summary: Awaited<ReturnType<Summarize>> | undefined;
     for (const part of transcriptParts(request, { promptTokens, countTokens })) {
       const next = await ask([message(instructPart(request, part, summary?.text))], []);
       summary = { text: next.text, usage: summary ? addUsage(summary.usage, next.usage) : next.usage };
@@ -68,8 +68,8 @@ const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, esti
 async function askModel(
   model: Model,
   request: ModelRequest,
-  { countTokens, unfinished }: Parameters<typeof summariseWith>[1],
-): ReturnType<Summarise> {
+  { countTokens, unfinished }: Parameters<typeof summarizeWith>[1],
+): ReturnType<Summarize> {
   const sent = new SentRequests(request, countTokens);
   try {
     for await (const event of model(sent.watched(request))) {
@@ -98,9 +98,9 @@ function message(content: string): Message {
   return { role: "user", content };
 }
 
-function instruct({ next, users }: Parameters<Summarise>[0]): string {
+function instruct({ next, users }: Parameters<Summarize>[0]): string {
   const where = next ? `everything before the message that begins with ${quote(next)}` : "everything above";
-  return "The context window is nearly full. Stop working on the task and don't call any tool: summarise the " +
+  return "The context window is nearly full. Stop working on the task and don't call any tool: summarize the " +
     `older part of this conversation, ${where}. ${WHAT} ${aboutUsers(users)}`;
 }
 
@@ -120,20 +120,20 @@ function quote(message: Message): string {
 }
 
 function instructPart(
-  request: Parameters<Summarise>[0],
+  request: Parameters<Summarize>[0],
   transcript: string,
   before: string | undefined,
 ): string {
   const sofar = before === undefined
     ? ""
     : `\n\nSummary of the earlier parts, to be included in yours:\n${before}`;
-  return `Below is the older part of a conversation between a user and an agent with tools. Summarise it. ${WHAT} ${
+  return `Below is the older part of a conversation between a user and an agent with tools. Summarize it. ${WHAT} ${
     aboutUsers(request.users)
   }${sofar}\n\n${transcript}`;
 }
 
 function transcriptParts(
-  request: Parameters<Summarise>[0],
+  request: Parameters<Summarize>[0],
   { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
 ): string[] {
   const frame = countMessageTokens(message(instructPart(request, "", "")), countTokens);

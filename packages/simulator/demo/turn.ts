@@ -14,7 +14,7 @@ export interface WantedCall {
 export interface MadeCall extends WantedCall, SeenResult {}
 
 /** Input of the offline demo model: the last question, and the calls since. */
-export interface RehearsalTurn {
+export interface DemoTurn {
   readonly question: string;
   readonly calls: readonly MadeCall[];
   readonly earlier: readonly MadeCall[];
@@ -22,10 +22,10 @@ export interface RehearsalTurn {
   readonly offers: (tool: string, argument?: string) => boolean;
 }
 
-export function readRehearsalTurn(
+export function readDemoTurn(
   messages: readonly Message[],
   tools: readonly ToolDefinition[],
-): RehearsalTurn {
+): DemoTurn {
   const end = messages.findLastIndex((message) => message.role === "user") + 1;
   let start = end;
   while (messages[start - 1]?.role === "user") start--;

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Message, ToolDefinition } from "@tare/messages";
-import { readRehearsalTurn } from "./turn.ts";
+import { readDemoTurn } from "./turn.ts";
 
 const ref = "0123456789abcdef";
 const elided = `[elided: read_file result, 48213 bytes; recall with ref ${ref}]`;
@@ -22,11 +22,11 @@ function result(id: string, content: string): Message {
 }
 
 function calls(...messages: readonly Message[]) {
-  return readRehearsalTurn([{ role: "user", content: "?" }, ...messages], []).calls;
+  return readDemoTurn([{ role: "user", content: "?" }, ...messages], []).calls;
 }
 
-Deno.test("readRehearsalTurn() returns the last question and only the calls after it", () => {
-  const turn = readRehearsalTurn([
+Deno.test("readDemoTurn() returns the last question and only the calls after it", () => {
+  const turn = readDemoTurn([
     { role: "system", content: "Be brief." },
     { role: "user", content: "First?" },
     calling(["1", "list_files", "{}"]),
@@ -39,10 +39,10 @@ Deno.test("readRehearsalTurn() returns the last question and only the calls afte
   ], []);
   assertEquals(turn.question, "Second?\nAnd this.");
   assertEquals(turn.calls, [{ tool: "list_files", args: { path: "new" }, text: "new/a", seen: "whole" }]);
-  assertEquals(readRehearsalTurn([{ role: "system", content: "x" }], []).question, "");
+  assertEquals(readDemoTurn([{ role: "system", content: "x" }], []).question, "");
 });
 
-Deno.test("readRehearsalTurn() pairs calls with results, also out of order and with equal ids", () => {
+Deno.test("readDemoTurn() pairs calls with results, also out of order and with equal ids", () => {
   const seen = calls(
     calling(["a", "f", "{}"], ["b", "g", "{"]),
     result("b", "of g"),
@@ -60,7 +60,7 @@ Deno.test("readRehearsalTurn() pairs calls with results, also out of order and w
   ]);
 });
 
-Deno.test("readRehearsalTurn() replaces evicted results with recalled originals", () => {
+Deno.test("readDemoTurn() replaces evicted results with recalled originals", () => {
   const read = (text: string, recalled: string) =>
     calls(
       calling(["1", "read_file", '{"path":"a"}']),
@@ -81,12 +81,12 @@ Deno.test("readRehearsalTurn() replaces evicted results with recalled originals"
   assertEquals(read(elided, "Cannot recall it."), { ...made, text: elided, seen: "none" });
 });
 
-Deno.test("readRehearsalTurn() reports offered tools and their arguments", () => {
+Deno.test("readDemoTurn() reports offered tools and their arguments", () => {
   const tools: ToolDefinition[] = [
     { type: "function", function: { name: "f", parameters: { type: "object", properties: { a: {} } } } },
     { type: "function", function: { name: "g" } },
   ];
-  const { offers } = readRehearsalTurn([], tools);
+  const { offers } = readDemoTurn([], tools);
   assertEquals([offers("f"), offers("g"), offers("h")], [true, true, false]);
   assertEquals([offers("f", "a"), offers("f", "b"), offers("g", "a"), offers("h", "a")], [
     true,

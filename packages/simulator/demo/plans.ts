@@ -1,12 +1,12 @@
 import { parsePlaceholder } from "@tare/prune/internal";
-import { cleanPath, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
+import { cleanPath, type DemoPlan, pathOf, withNoun } from "./plan.ts";
 import { countedPaths, readRange } from "./results.ts";
-import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
+import { type DemoTurn, type MadeCall, RECALL, type WantedCall } from "./turn.ts";
 
 const CODE_ENDINGS =
   "c,cc,cpp,cs,css,dart,ex,exs,go,h,hpp,hs,html,java,js,jsx,kt,lua,m,mjs,cjs,ml,php,pl,ps1,py,rb,rs,scala,sh,sql,svelte,swift,ts,tsx,mts,cts,vue,zig";
 
-export function countCall(path: string, turn: RehearsalTurn): WantedCall {
+export function countCall(path: string, turn: DemoTurn): WantedCall {
   return {
     tool: "search_files",
     args: {
@@ -36,7 +36,7 @@ const MAX_FILES = 6;
 const MAX_LINES = 300;
 
 /** `Review FOLDER`: reads the longest files one after the other, notes each, and answers with the notes. */
-export const REVIEW: RehearsalPlan = {
+export const REVIEW: DemoPlan = {
   suits: (question) => folderOf(question) !== undefined,
   rules: [
     {
@@ -74,7 +74,7 @@ function folderOf(question: string): string | undefined {
   return folder === undefined ? undefined : cleanPath(folder);
 }
 
-function longestFiles(turn: RehearsalTurn): string[] {
+function longestFiles(turn: DemoTurn): string[] {
   return turn.calls.filter((call) => isCount(call) && call.seen !== "none").flatMap((call) =>
     [...countedPaths(call.text)].map(([path, lines]) => ({ path: inside(pathOf(call), path), lines }))
   ).filter(({ path }) => isSource(path)).sort((a, b) => b.lines - a.lines).slice(0, MAX_FILES).map((
@@ -87,7 +87,7 @@ function isRead(call: MadeCall): boolean {
 }
 
 /** Returns a note per read file: from its text, or the earlier note if the text was evicted. */
-function notes({ calls, texts }: RehearsalTurn): string[] {
+function notes({ calls, texts }: DemoTurn): string[] {
   return calls.filter(isRead).map((call) => {
     const path = pathOf(call);
     const total = call.seen === "none" ? undefined : readRange(call.text)?.total;
@@ -107,7 +107,7 @@ const LINES_BEHIND = 120;
 const WORD = /remember the word (\w+)/i;
 
 /** `Look back: …`: reports the remembered word, first declarations and review totals from the prompt or by recalls. */
-export const LOOK_BACK: RehearsalPlan = {
+export const LOOK_BACK: DemoPlan = {
   suits: (question) => /^look back\b/im.test(question),
   rules: [{
     text: "I recall content that is no longer visible.",
@@ -137,7 +137,7 @@ export const LOOK_BACK: RehearsalPlan = {
 };
 
 /** Returns recalls of requested content that isn't visible, most direct first. */
-function missing(turn: RehearsalTurn): WantedCall[] {
+function missing(turn: DemoTurn): WantedCall[] {
   const recall = (args: WantedCall["args"]): WantedCall => ({ tool: RECALL, args });
   const files = namedFiles(turn).filter((path) => declaration(turn, path) === undefined);
   const elided = files.flatMap((path) => {
@@ -166,19 +166,19 @@ function missing(turn: RehearsalTurn): WantedCall[] {
   ];
 }
 
-function recalls({ calls }: RehearsalTurn): MadeCall[] {
+function recalls({ calls }: DemoTurn): MadeCall[] {
   return calls.filter(({ tool }) => tool === RECALL);
 }
 
-function seenTexts(turn: RehearsalTurn): string[] {
+function seenTexts(turn: DemoTurn): string[] {
   return [...turn.texts, ...recalls(turn).filter(({ seen }) => seen !== "none").map(({ text }) => text)];
 }
 
-function rememberedWord(turn: RehearsalTurn): string | undefined {
+function rememberedWord(turn: DemoTurn): string | undefined {
   return seenTexts(turn).map((text) => WORD.exec(text)?.[1]).find((word) => word !== undefined);
 }
 
-function reviewNotes(turn: RehearsalTurn): ReadonlyMap<string, number> {
+function reviewNotes(turn: DemoTurn): ReadonlyMap<string, number> {
   const lines = seenTexts(turn).flatMap((text) => text.split("\n"));
   return new Map(lines.flatMap((line) => {
     const [, path, count] = NOTE.exec(line.replace(/^\d+:/, "")) ?? [];
@@ -186,15 +186,15 @@ function reviewNotes(turn: RehearsalTurn): ReadonlyMap<string, number> {
   }));
 }
 
-function namedFiles({ question }: RehearsalTurn): string[] {
+function namedFiles({ question }: DemoTurn): string[] {
   return [...question.matchAll(/`([^`]+)`/g)].map(([, path]) => path!);
 }
 
-function readingOf({ earlier }: RehearsalTurn, path: string): MadeCall | undefined {
+function readingOf({ earlier }: DemoTurn, path: string): MadeCall | undefined {
   return earlier.find((call) => call.tool === "read_file" && pathOf(call) === path);
 }
 
-function declaration(turn: RehearsalTurn, path: string): string | undefined {
+function declaration(turn: DemoTurn, path: string): string | undefined {
   const reading = readingOf(turn, path);
   if (reading) return reading.seen === "none" ? undefined : firstDeclaration(reading.text);
   const found = recalls(turn).find(({ args: { lines }, text }) => lines && text.includes(`path: ${path}\n`));
@@ -207,7 +207,7 @@ function placeOf(path: string): string {
 
 /** Returns references to evicted messages, with the review after them if they are its steps. */
 function evictedMessages(
-  { texts }: RehearsalTurn,
+  { texts }: DemoTurn,
 ): { readonly ref: string; readonly answer: string | undefined }[] {
   return texts.flatMap((text, at) => {
     const ref = text.split("\n").map(parsePlaceholder).find((line) => line?.of === "messages")?.ref;

@@ -23,7 +23,7 @@ async function changedUntil(
   }
 }
 
-export function testTalk(test: TestOfOpenings): void {
+export function testMessages(test: TestOfOpenings): void {
   test(
     "request() reaches the holder of a session, which commits effect and answer together",
     async (one, two) => {
@@ -111,7 +111,7 @@ export function testTalk(test: TestOfOpenings): void {
     await one.commit([events("a", 1, "2", "3")]);
     await all;
     assertEquals(seen, ["1", "2", "3"].map(delta));
-    const isFree = changedUntil(two, "a", async () => (await two.shared.inspect("a")).holder === "nobody");
+    const isFree = changedUntil(two, "a", async () => (await two.shared.inspect("a")).holder === "none");
     await one.shared.release("a");
     await isFree;
     assert((await held(two, "a")).fence > hold.fence);
@@ -136,7 +136,7 @@ export function testTalk(test: TestOfOpenings): void {
         if (found.length > 0) return assertEquals(found, found.map(() => expected));
       }
     };
-    await becomes({ fence: 0, holder: "nobody", lastEvent: 0 });
+    await becomes({ fence: 0, holder: "none", lastEvent: 0 });
     await held(one, "a");
     const other = { fence: 1, holder: "other" } as const;
     await becomes({ ...other, lastEvent: 0 });
@@ -148,7 +148,7 @@ export function testTalk(test: TestOfOpenings): void {
     await one.commit([{ type: "state", sessionId: "a", name: "x", value: 1 }, events("a", 3, "4")]);
     await becomes({ ...other, lastEvent: 4, events: [{ number: 4, event: delta("4") }] });
     await one.shared.release("a");
-    await becomes({ fence: 1, holder: "nobody", lastEvent: 4 });
+    await becomes({ fence: 1, holder: "none", lastEvent: 4 });
     await held(two, "a");
     await becomes({ fence: 2, holder: "this", lastEvent: 4 });
     await two.deleteSession("a");

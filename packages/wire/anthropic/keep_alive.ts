@@ -29,7 +29,7 @@ const ASKS_NOTHING: Readonly<Record<string, string>> = { max_tokens: "0", stream
  * @param answer Result of {@linkcode readAnswerBlocks}: appended with an hour's breakpoint on its last block
  * that isn't thinking; five-minute breakpoints are removed. Default: none.
  */
-export function pingBody(body: Bytes, answer?: readonly string[]): Bytes {
+export function keepAliveBody(body: Bytes, answer?: readonly string[]): Bytes {
   const fields = objectFields(body);
   const edits = Object.entries(ASKS_NOTHING).flatMap(([name, value]): JsonEdit[] =>
     fields.has(name) || name === "max_tokens" ? [{ path: [name], value: encoder.encode(value) }] : []
@@ -51,8 +51,8 @@ export function readAnswerBlocks(
     const values = blocks.map((block) => asRecord(JSON.parse(block)));
     const isWhole = values.every((block) => block && hasContent(block));
     if (!FINISHED.includes(finish) || !isWhole || !values.some(canHaveMark)) return undefined;
-    const behind = blocksBehindMark(body);
-    return behind !== undefined && behind + blocks.length < LOOK_BACK_BLOCKS ? blocks : undefined;
+    const after = blocksAfterMark(body);
+    return after !== undefined && after + blocks.length < LOOK_BACK_BLOCKS ? blocks : undefined;
   } catch (error) {
     // Malformed replies are ignored.
     if (error instanceof SyntaxError || error instanceof RangeError) return undefined;
@@ -173,7 +173,7 @@ function canHaveMark(block: JsonRecord | undefined): boolean {
  * Returns the number of blocks after the last breakpoint; `undefined` if the last message isn't a user's, or
  * the breakpoint isn't near.
  */
-function blocksBehindMark(body: Bytes): number | undefined {
+function blocksAfterMark(body: Bytes): number | undefined {
   const fields = objectFields(body);
   const messages = fields.get("messages");
   if (!messages) return undefined;
@@ -183,15 +183,15 @@ function blocksBehindMark(body: Bytes): number | undefined {
   // The request sets a breakpoint at its end.
   const whole = fields.get("cache_control");
   if (whole && isRecord(readJsonAt(body, whole))) return 0;
-  let behind = 0;
+  let after = 0;
   for (const span of spans.toReversed()) {
     const content = asRecord(readJsonAt(body, span))?.content;
     const blocks: readonly unknown[] = Array.isArray(content) ? content : [content];
     for (const block of blocks.toReversed()) {
-      if (holdsMark(block)) return behind;
-      behind++;
+      if (holdsMark(block)) return after;
+      after++;
     }
-    if (behind >= LOOK_BACK_BLOCKS) return undefined;
+    if (after >= LOOK_BACK_BLOCKS) return undefined;
   }
   return undefined;
 }
