@@ -79,6 +79,8 @@ export interface PlannerState {
   /** Tokens that a cold cache would have evicted from the newest prompt, as the provider counts. */
   readonly waitingTokens: number;
   readonly compacted: OwnCompaction;
+  /** Whether the client compacts a prompt of the newest size by itself. Absent: false. */
+  readonly isFull?: boolean;
   readonly outputTokens: number;
   readonly stopped: boolean;
   /** Whether it was forked and has sent nothing since. Absent: false. */
@@ -96,12 +98,15 @@ interface LearnedWindow {
   readonly isReported: boolean;
 }
 
+/** The baseline's compaction: what its prompts omit of the client's; negative if the client's omit more. */
 export interface OwnCompaction {
   readonly tokens: number;
   /** The same as the provider counts. */
   readonly providerTokens: number;
   readonly messages: number;
   readonly gone: number;
+  /** Whether the client has compacted its shorter history since. Absent: false. */
+  readonly isRepeated?: boolean;
   /**
    * Extra cost of the compaction and the calls after it. Absent: none, or several, which were unavoidable
    * then.
@@ -390,6 +395,9 @@ export function bookCall(
     clock,
     waitingTokens: dryRun ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraCostUnits: extra },
+    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline.replyTokens) && {
+      isFull: true,
+    }),
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
@@ -733,8 +741,30 @@ export type PromptUsage = Pick<
 /** Assumed reply tokens of a summary. Prompts don't count them. */
 export const SUMMARY_TOKENS = 2_000;
 
-function usuallyFullFrom(windowTokens: number): number {
-  return Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
+/** Share of the size from which a client compacts, at which a compaction isn't a command. */
+const FULL_SHARE = 0.95;
+
+function fullFromOf(
+  { fullFrom }: CompactionHabit,
+  windowTokens: number,
+  replyTokens: number | undefined,
+): number {
+  return fullFrom?.(windowTokens, replyTokens) ??
+    Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
+}
+
+/** Returns whether a compaction by the client follows one that the baseline has made before. */
+export function compactsAgain({ compacted, isFull = false }: PlannerState): boolean {
+  return compacted.tokens !== 0 && isFull;
+}
+
+export function withoutBaseline(entry: LedgerEntry): LedgerEntry {
+  return {
+    ...entry,
+    baseline: { promptTokens: 0, cachedTokens: 0, outputTokens: 0 },
+    baselineCostUnits: 0,
+    savedCostUnits: entry.savedCostUnits - entry.baselineCostUnits,
+  };
 }
 
 function tailFrom(messages: readonly Message[], chars: number): number {
@@ -940,14 +970,26 @@ export function baselineCallOf(
   const resend = { promptTokens, cachedTokens: cacheHitProbability * holds * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(baselineTokens, last);
-  const refutes = before.messages > messages.length;
-  const compacted = refutes ? NOT_COMPACTED : before;
+  const newest = sent[0]?.baseline;
+  const isRepeated = before.isRepeated === true && newest !== undefined;
+  const refutes = !isRepeated && before.messages > messages.length;
+  const compacted: OwnCompaction = refutes ? NOT_COMPACTED : !isRepeated ? before : {
+    ...before,
+    // The baseline continues from its previous prompt.
+    tokens: ownTokens - newest.ownTokens + before.tokens,
+    providerTokens: baselineTokens - newest.providerTokens + before.providerTokens,
+    messages: messages.length,
+    gone: 0,
+    isRepeated: false,
+  };
   const tokens = ownTokens - compacted.tokens;
   const goneTokens = compacted.providerTokens;
-  const baselineUsage = compacted.tokens > 0
-    ? take(Math.max(0, baselineTokens - goneTokens), Math.max(0, last - goneTokens), 0)
-    : whole;
-  const fullFrom = habit.fullFrom?.(windowTokens, replyTokens) ?? usuallyFullFrom(windowTokens);
+  const baselineUsage = compacted.tokens === 0 ? whole : take(
+    Math.max(0, baselineTokens - goneTokens),
+    Math.max(0, (isRepeated ? baselineTokens : last) - goneTokens),
+    0,
+  );
+  const fullFrom = fullFromOf(habit, windowTokens, replyTokens);
   const stays = { usage: baselineUsage, whole, resend, compacted, refutes };
   if (baselineUsage.promptTokens <= fullFrom) return stays;
   const tokensOf = (some: readonly Message[]) =>

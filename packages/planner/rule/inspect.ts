@@ -49,6 +49,7 @@ import {
   type BaselineRequest,
   bookCall,
   type BookCallOptions,
+  compactsAgain,
   forkAccount,
   NEW_SESSION,
   type PlannerState,
@@ -605,9 +606,12 @@ export class KnownSession {
     const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
     const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
     const account = this.#account;
+    const restarts = shared !== Infinity &&
+      !history.slice(0, shared).some(({ role }) => role === "assistant");
     this.#account = {
       ...account,
       seen: Math.min(account.seen, shared),
+      ...(restarts && compactsAgain(account) && { compacted: { ...account.compacted, isRepeated: true } }),
       sent: account.sent.map((one) => {
         const toolTokens = one.promptTokens - one.messageTokens;
         const messageTokens = Math.min(one.messageTokens, unchangedTokens);
