@@ -352,7 +352,7 @@ export const TOTALS = {
   /** Refetch estimate within the projected cost. */
   refetchCostUnits: ({ projected }: CallReport): number => projected?.refetchCostUnits ?? 0,
   compactionUsd: null,
-  /** Calls with an unknown price, excluded from the dollars. */
+  /** Calls and keep-alive requests with an unknown price, excluded from the dollars. */
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
   /** Keep-alive requests; their cost is included. */
@@ -507,9 +507,11 @@ export const usageTotals: {
   nothing: NO_TOTALS,
   call: (call) => totalsBy((_, of) => of?.(call) ?? 0),
   keepAlive({ usage }, rates) {
-    const { costUnits, usd = 0 } = callCost(usage, rates);
+    const { costUnits, usd: known } = callCost(usage, rates);
+    const usd = known ?? 0;
     return {
       ...{ keepAliveRequests: 1, costUnits, usd, keepAliveCostUnits: costUnits, keepAliveUsd: usd },
+      ...(known === undefined && { unpricedCalls: 1 }),
       // The projection includes keep-alive requests, which the holdout doesn't have.
       ...{ projectedCostUnits: costUnits, projectedUsd: usd },
     };
