@@ -23,17 +23,15 @@ export interface CallReport {
   readonly outputTokens: number;
   /** Whether the usage is estimated because the provider reported none. */
   readonly estimated: boolean;
-  /** Service tier or speed, if not standard; null otherwise. */
+  /** Null if standard. */
   readonly tier: string | null;
-  /** Region of the inference, if not global; null otherwise. */
+  /** Null if global. */
   readonly region: string | null;
-  /** Uses of the provider's own tools by name. */
   readonly serverTools: Readonly<Record<string, number>>;
-  /** Model that served the call in place of the requested one; null if none did. */
+  /** Model that replaced the requested one; null if none did. */
   readonly servedBy: string | null;
-  /** Model calls inside the call; its tokens exclude them. */
   readonly innerCalls: readonly InnerCall[];
-  /** Cost in US dollars as reported by the provider; null if it wasn't. */
+  /** Null if the provider reported none. */
   readonly reportedUsd: number | null;
   /** Prompt and summary in cost units. */
   readonly costUnits: number;
