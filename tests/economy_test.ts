@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { contentText, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/internal/parts";
 import { applyElisions } from "@tare/prune";
@@ -9,17 +9,22 @@ import {
   type MakePolicy,
   play,
   readRecording,
+  type RecordedUsage,
   type Recording,
   REFETCH_TOKENS,
   repair,
   resend,
 } from "@tare/simulator/economy";
+import { loadTokenizer } from "@tare/tiktoken";
 import { halfOf } from "../scripts/savings/half_of.ts";
 import { measureEconomy } from "../scripts/savings/measure_economy.ts";
 import { optimum } from "../scripts/savings/policies/optimum.ts";
 import { plot } from "../scripts/savings/plot.ts";
 import { POLICIES } from "../scripts/savings/policies/policies.ts";
 import { loadData } from "../scripts/savings/load_data.ts";
+import { billOf, reportsCacheReads } from "../scripts/savings/real_bill.ts";
+import { needs, RECORDINGS } from "./needs.ts";
+import { RECORDED } from "./recorded_sessions.ts";
 import { generateWorkload, withHugeResult } from "./workload.ts";
 
 const countTokens = estimateTokens;
@@ -374,28 +379,19 @@ Deno.test("measureEconomy() plays every policy, loses no user text by retention 
   }
 });
 
-Deno.test("measureEconomy() has separate rows for sessions over the window, and on request for each length", async () => {
+Deno.test("measureEconomy() has separate rows for sessions over the window", async () => {
   const recordings = generateWorkload().slice(0, 4);
-  const measure = (byLength: boolean) =>
-    measureEconomy([{ name: "generated", recordings }], {
-      profile: profileNamed("openai"),
-      policies: ["compaction"],
-      countTokens,
-      windowTokens: 30_000,
-      byLength,
-    });
-  const rows = await measure(false);
+  const rows = await measureEconomy([{ name: "generated", recordings }], {
+    profile: profileNamed("openai"),
+    policies: ["compaction"],
+    countTokens,
+    windowTokens: 30_000,
+  });
   assertEquals(rows.map(({ data }) => data), ["generated (fits)", "generated (over)", "generated"]);
-  assertEquals(rows[0]?.sessions! + rows[1]?.sessions!, 4);
-  const lengths = (await measure(true)).filter(({ data }) => data.endsWith(" calls)"));
-  assertEquals(lengths.map(({ data, sessions, calls }) => [data, sessions, calls]), [
-    ["generated (fits, 1–25 calls)", 1, 10],
-    ["generated (over, 26–60 calls)", 1, 39],
-    ["generated (over, 61–120 calls)", 2, 61 + 104],
-  ]);
+  assertEquals(rows.map(({ sessions, calls }) => [sessions, calls]), [[1, 10], [3, 204], [4, 214]]);
 });
 
-Deno.test("measureEconomy() reports the share of sessions without a refetch, by length too", async () => {
+Deno.test("measureEconomy() reports sessions without a refetch, and charges the worst session its refetches", async () => {
   const session = (id: string, rounds: number, needed: string) =>
     readRecording(line([
       { role: "user", content: "Go." },
@@ -414,16 +410,21 @@ Deno.test("measureEconomy() reports the share of sessions without a refetch, by 
     policies: ["resend", "forgetful"],
     named: (name) => ({ make: name === "resend" ? resend : forgetful, recall: false }),
     countTokens,
-    byLength: true,
   });
   assertEquals(rows.map(({ data, policy, unaffected }) => [data, policy, unaffected]), [
-    ["made (fits, 1–25 calls)", "resend", 1],
-    ["made (fits, 1–25 calls)", "forgetful", 1 / 2],
-    ["made (fits, 26–60 calls)", "resend", 1],
-    ["made (fits, 26–60 calls)", "forgetful", 0],
     ["made", "resend", 1],
     ["made", "forgetful", 1 / 3],
   ]);
+  const [resent, lossy] = rows;
+  assertEquals([resent!.worst, resent!.bill], [1, undefined]);
+  const [only] = await measureEconomy([{ name: "made", recordings: [recordings[0]!] }], {
+    profile: profileNamed("openai"),
+    policies: ["forgetful"],
+    named: (name) => ({ make: name === "resend" ? resend : forgetful, recall: false }),
+    countTokens,
+  });
+  assert(only!.cost3 > only!.cost0);
+  assertEquals([only!.worst, lossy!.worst], [only!.cost3, only!.cost3]);
 });
 
 Deno.test("planner policies: truncation has its defaults, and variants differ as their names state", async () => {
@@ -444,4 +445,71 @@ Deno.test("plot() draws a point for each policy", async () => {
   const svg = plot(rows);
   assertEquals(svg.match(/<circle /g)?.length, 2);
   assertStringIncludes(svg, ">mask-10</text>");
+});
+
+const PREFIX = 30_000;
+const SHARED_PREFIX = 12_000;
+
+/** Returns a session as a provider with this tokenizer and cache lifetime bills a client that resends everything. */
+function billed(recording: Recording, { scale, ttlMs }: { readonly scale: number; readonly ttlMs: number }) {
+  const usage = new Map<number, RecordedUsage>();
+  const sizes = recording.messages.map((message, at) =>
+    Math.round(scale * countTokens(contentText(message.content))) +
+    // Replies contain calls and reasoning.
+    (message.role === "assistant" ? 100 + 300 * (at % 3) : 0)
+  );
+  let [before, beforeMs] = [SHARED_PREFIX, -Infinity];
+  for (const { messages: at, timeMs } of recording.calls) {
+    const prompt = PREFIX + sizes.slice(0, at).reduce((sum, size) => sum + size, 0);
+    const cache_read = timeMs - beforeMs <= ttlMs ? before : SHARED_PREFIX;
+    usage.set(at, { input: 0, cache_read, cache_write: prompt - cache_read, output: sizes[at]! });
+    [before, beforeMs] = [prompt, timeMs];
+  }
+  return { ...recording, usage, model: "claude-opus-4-6" };
+}
+
+Deno.test("billOf() finds the prompts and the cache that usage reveals: resending costs as much as the bill", async () => {
+  const profile = profileNamed("anthropic-5m");
+  for (const recording of generateWorkload()) {
+    for (const scale of [0.8, 1, 1.5]) {
+      for (const ttlMs of [profile.ttlMs, 3_600_000]) {
+        const bill = billOf(billed(recording, { scale, ttlMs }), { profile, countTokens })!;
+        const pauses = recording.calls.map(({ timeMs }, at) =>
+          timeMs - (recording.calls[at - 1]?.timeMs ?? 0)
+        );
+        const lastsAnHour = ttlMs > profile.ttlMs && pauses.slice(1).some((pause) => pause > profile.ttlMs);
+        assertEquals(bill.options.profile.name, lastsAnHour ? "anthropic-1h" : "anthropic-5m");
+        const options = { ...bill.options, recall: false, refetches: false };
+        const { cost } = await play(bill.recording, resend, options);
+        assertAlmostEquals(cost / bill.cost, 1, 0.03, `${recording.id}, ${scale}, ${ttlMs}`);
+      }
+    }
+    assertEquals(billOf({ ...recording, model: "claude-opus-4-6" }, { profile, countTokens }), undefined);
+    const other = { profile: profileNamed("openai"), countTokens };
+    assertEquals(billOf(billed(recording, { scale: 1, ttlMs: 0 }), other), undefined);
+  }
+});
+
+Deno.test({
+  ...needs(RECORDINGS, "billOf() reproduces recorded bills of clients that did not compact"),
+  async fn() {
+    const { count: countTokens } = await loadTokenizer();
+    const tested = new Set<string>();
+    for (const { recordings } of loadData(RECORDED!, { warn() {} })) {
+      for (const recording of recordings.filter(reportsCacheReads)) {
+        for (const [name, within] of [["anthropic-5m", 0.02], ["openai", 0.05]] as const) {
+          const bill = billOf(recording, { profile: profileNamed(name), countTokens });
+          if (!bill || recording.compacted.length > 0) continue;
+          const { cost } = await play(bill.recording, resend, {
+            ...bill.options,
+            recall: false,
+            refetches: false,
+          });
+          assertAlmostEquals(cost / bill.cost, 1, within, recording.id);
+          tested.add(name);
+        }
+      }
+    }
+    assertEquals(tested.size, 2);
+  },
 });

@@ -276,8 +276,8 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
   ],
   "openai, results that repeat": [
     "46: 25 elide, 3 compact, 2 drop; price rent 8180 price 436; 3247 tokens, own_rewrite 3247; 3247 of 1343 units",
-    "67: 11 drop, 20 elide; price rent 2002 price 2001; 3580 tokens, own_rewrite 3164; 3206 of 1977 units",
-    "76 calls, 63853 units, hcffxfk3du",
+    "67: 11 drop, 20 elide; price rent 2002 price 2001; 3580 tokens, own_rewrite 3164; 3206 of 1855 units",
+    "76 calls, 63853 units, 1d3i1mi2ptk",
   ],
   "deepseek, results that repeat in a small window": [
     "38: 6 elide; window rent 0 price 1073; 4749 tokens, own_rewrite 1101; 1192 of 62 units",

@@ -291,14 +291,12 @@ Deno.test("agentHandler() reports that the server is up and describes every rout
 Deno.test("agentHandler() reports its workspace, if configured, its approvals and limits", async () => {
   const ask = async (workspace: object) =>
     (await call(agent(scriptedModel([]), workspace), "GET", "/tare/v1/agent")).body;
-  assertEquals(await ask({}), { model: "scripted", windowTokens: 100_000 });
-  assertEquals(await ask({ folder: "/w" }), { workspace: "/w", model: "scripted", windowTokens: 100_000 });
+  const approvalRules = [{ tool: "*", decision: "allow" }];
+  const usual = { approvalRules, model: "scripted", windowTokens: 100_000 };
+  assertEquals(await ask({}), usual);
+  assertEquals(await ask({ folder: "/w" }), { workspace: "/w", ...usual });
   const supportsImages = (model: string) => model === "scripted";
-  assertEquals(await ask({ supportsImages }), {
-    model: "scripted",
-    windowTokens: 100_000,
-    supportsImages: true,
-  });
+  assertEquals(await ask({ supportsImages }), { ...usual, supportsImages: true });
   const handler = agent(scriptedModel([]), { supportsImages });
   const sees = async (settings: object) => {
     const { body } = await call(handler, "GET", await newSession(handler, settings));

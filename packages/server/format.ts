@@ -57,12 +57,12 @@ export function partName({ type }: Pick<ContentPart, "type">): string {
 /** A line of a change: added, removed, the position of those that follow, or neither. */
 export interface ChangedLine {
   /** Undefined for an unchanged line. */
-  readonly kind: "comes" | "goes" | "where" | undefined;
+  readonly kind: "added" | "removed" | "hunk" | undefined;
   /** The line with its mark. */
   readonly text: string;
 }
 
-const KINDS: Readonly<Record<string, ChangedLine["kind"]>> = { "+": "comes", "-": "goes", "@": "where" };
+const KINDS: Readonly<Record<string, ChangedLine["kind"]>> = { "+": "added", "-": "removed", "@": "hunk" };
 
 /** Returns the lines of a change, and a note on omitted ones. */
 export function changedLines(

@@ -12,6 +12,7 @@ import { agentSessionRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
 import { webhookRoutes } from "./api/webhook_routes.ts";
+import { APPROVAL_RULES } from "./approvals/rules.ts";
 import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import config from "./deno.json" with { type: "json" };
 import { API_PATH } from "./http/api_path.ts";
@@ -97,7 +98,7 @@ function agentOnly<R extends Route>(route: R, registry: ServerSessions): R {
 }
 
 function agentRoute(
-  { workspace: { folder: workspace, sandbox } = {}, models, http, sessions }: TableOptions,
+  { workspace: { folder: workspace, sandbox } = {}, models, http, sessions, approvals }: TableOptions,
 ) {
   const { defaultModel } = models;
   const { forwardsTo } = http ?? {};
@@ -118,6 +119,7 @@ function agentRoute(
               description: "Hosts that commands reach without approval.",
             }),
           }, "AgentSandbox")),
+          approvalRules: APPROVAL_RULES,
           model: optionalText(
             "Default model of sessions; absent without an agent.",
           ),
@@ -136,6 +138,7 @@ function agentRoute(
         json: {
           ...(workspace !== undefined && { workspace }),
           ...(sandbox !== undefined && { sandbox }),
+          approvalRules: approvals?.rules ?? [],
           ...(defaultModel !== undefined && { model: defaultModel }),
           ...(forwardsTo !== undefined && { forwardsTo }),
           windowTokens: sessions.windowOf(defaultModel ?? ""),

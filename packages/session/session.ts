@@ -15,7 +15,7 @@ import {
   type SentKeepAlive,
   type SessionView,
 } from "@tare/planner";
-import { makePin, type NewPin, pinsAfter } from "@tare/planner/internal";
+import { makePin, type NewPin, pinRefusals, pinsAfter } from "@tare/planner/internal";
 import { findClientChange, withClientChange } from "@tare/planner/internal/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
@@ -330,11 +330,16 @@ export class Session {
 
   /** Returns what users see of the newest prompt: the newest turn's view, or a view of this history. */
   async see(history?: HistoryNow): Promise<PromptSnapshot> {
-    const options = { pins: this.#state.pins, countTokens: this.#countTokens };
-    if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...options };
+    const { pins } = this.#state;
+    const { noPins } = this;
+    const snapshot = (seen: Pick<PromptSnapshot, "history" | "view">): PromptSnapshot => {
+      const refusal = pinRefusals(seen.history.messages, this.#pinOptions);
+      return { ...seen, pins, countTokens: this.#countTokens, mayPin: (pin) => !noPins && !refusal(pin) };
+    };
+    if (!history) return snapshot(this.#seen ?? NOTHING_SEEN);
     const { nowMs, ...messages } = history;
-    const call = { nowMs, model: this.#state.model, oneShot: true, pins: options.pins };
-    return { history: messages, view: await this.#prompts.view(messages, call), ...options };
+    const call = { nowMs, model: this.#state.model, oneShot: true, pins };
+    return snapshot({ history: messages, view: await this.#prompts.view(messages, call) });
   }
 
   /** Plans a request that may become the first turn. */
@@ -374,7 +379,11 @@ export class Session {
 
   /** Returns a pin for a message. @throws {RangeError} if it can't be pinned so. */
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
-    return makePin(messages, wanted, { countTokens: this.#countTokens, tools: this.#tools });
+    return makePin(messages, wanted, this.#pinOptions);
+  }
+
+  get #pinOptions() {
+    return { countTokens: this.#countTokens, tools: this.#tools };
   }
 
   pin(change: PinChange): void {

@@ -7,7 +7,6 @@ import { ProgressBar } from "../../packages/cli/terminal/progress_bar.ts";
 import { halfOf, readHalf } from "./half_of.ts";
 import { type Data, loadData } from "./load_data.ts";
 import { type EconomyRow, measureEconomy } from "./measure_economy.ts";
-import { plot } from "./plot.ts";
 import type { policyNamed } from "./policies/policies.ts";
 import { generateWorkload } from "../../tests/workload.ts";
 import { formatTable } from "../format_table.ts";
@@ -31,9 +30,7 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
       limit: { type: "string", default: "Infinity" },
       bare: { type: "boolean", default: false },
       names: { type: "string", default: "parts" },
-      "by-length": { type: "boolean", default: false },
       json: { type: "boolean", default: false },
-      plot: { type: "string" },
     },
   });
   const profiles = values.profile.map(profileNamed);
@@ -45,8 +42,7 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
 
   const { count: countTokens } = await loadTokenizer();
   const sessions = data.reduce((sum, { recordings }) => sum + recordings.length, 0);
-  const runs = new Set([...values.policy, "resend"]).size;
-  const bar = new ProgressBar(sessions * runs * profiles.length);
+  const bar = new ProgressBar(sessions * profiles.length);
   for (const profile of profiles) {
     const rows = await measureEconomy(data, {
       profile,
@@ -55,7 +51,6 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
       countTokens,
       bare: values.bare,
       namesVisible,
-      byLength: values["by-length"],
       onSession: () => bar.step(),
       ...window,
     });
@@ -69,10 +64,6 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
           ),
         ])
       }`);}
-    if (values.plot && profile === profiles[0]) {
-      const last = rows.findLast(({ data }) => !data.endsWith(")"))?.data;
-      Deno.writeTextFileSync(values.plot, plot(rows.filter(({ data }) => data === last)));
-    }
   }
   const skipped = data.reduce((sum, source) => sum + source.skipped, 0);
   if (!values.json) console.log(`\n${sessions} sessions replayed, ${skipped} lines skipped.`);
@@ -106,7 +97,8 @@ function readData(
     .filter(({ recordings }) => recordings.length > 0);
 }
 
-const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
+export const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
+const optional = (cost: number | undefined) => cost?.toFixed(3) ?? "–";
 
 const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => string])[] = [
   ["data", ({ data }) => data],
@@ -125,4 +117,6 @@ const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => stri
   ["cache hits", ({ hitRate }) => percent(hitRate)],
   ["epochs", ({ epochs }) => String(epochs)],
   ["rejected", ({ refused }) => percent(refused)],
+  ["of bill", ({ bill }) => optional(bill?.cost0)],
+  ["of bill ×3", ({ bill }) => optional(bill?.cost3)],
 ];

@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { loadTokenizer } from "@tare/tiktoken";
 import { halfOf, readHalf } from "./half_of.ts";
 import { loadData } from "./load_data.ts";
+import { reportsCacheReads } from "./real_bill.ts";
 import type { Recording } from "@tare/simulator/economy";
 import { formatTable } from "../format_table.ts";
 import { type KeepAliveRow, measureKeepAlive } from "./keep_alive/measure_keep_alive.ts";
@@ -36,9 +37,10 @@ export async function benchKeepAlive(args: readonly string[]): Promise<void> {
   console.log(formatTable([prunes ? [...HEAD, "vs resend"] : HEAD, ...rows.map(cells)]));
 }
 
-function hasPauses({ usage, times, calls, tools }: Recording): boolean {
-  const cached = [...usage.values()].some(({ cache_read }) => cache_read !== undefined);
-  return cached && calls.length > 0 && tools.length > 0 && times.some((time) => time !== undefined);
+function hasPauses(recording: Recording): boolean {
+  const { times, calls, tools } = recording;
+  return reportsCacheReads(recording) && calls.length > 0 && tools.length > 0 &&
+    times.some((time) => time !== undefined);
 }
 
 const HEAD = ["data", "rule", "sessions", "cost", "worst", "lose over 2%", "requests"];

@@ -12,10 +12,11 @@ import {
   windowFor,
 } from "@tare/simulator/economy";
 import { policyNamed } from "./policies/policies.ts";
+import { billOf } from "./real_bill.ts";
 
 /** Result of a policy for sessions at one provider. Costs and tokens are relative to resending everything. */
 export interface EconomyRow {
-  /** Source, or its sessions that ` (fits)` or ` (over)` the window when resent, or a range of their lengths in calls. */
+  /** Source, or its sessions that ` (fits)` or ` (over)` the window when resent. */
   readonly data: string;
   readonly profile: string;
   readonly policy: string;
@@ -33,13 +34,22 @@ export interface EconomyRow {
   readonly unaffected: number;
   /** Mean share of user tokens that a prompt lacks, over the calls. */
   readonly userTokensGone: number;
-  /** Cost of the worst session, without refetches. */
+  /** Cost of the worst session, with refetches weighted by three. */
   readonly worst: number;
   readonly promptVsResend: number;
   readonly hitRate: number;
   /** Number of epochs (calls whose prompts extend each other) of all sessions. */
   readonly epochs: number;
   readonly refused: number;
+  /** Costs relative to what was paid, as in {@linkcode billOf}. Default: no session has a bill. */
+  readonly bill?: BillRow;
+}
+
+export interface BillRow {
+  readonly sessions: number;
+  readonly cost0: number;
+  readonly cost3: number;
+  readonly worst: number;
 }
 
 export interface MeasureOptions {
@@ -54,16 +64,20 @@ export interface MeasureOptions {
   readonly bare?: boolean;
   /** Visibility that a name needs. Default: `parts`. */
   readonly namesVisible?: VisibleNames;
-  /** Whether to add rows by session length. Default: false. */
-  readonly byLength?: boolean;
+  /** Whether sessions are also compared with their bills. Default: unless `bare`. */
+  readonly bills?: boolean;
+  /** Called after each session. */
   readonly onSession?: () => void;
 }
 
-const LENGTHS = [25, 60, 120, Infinity];
-
-interface Part {
+/** A session under each policy. */
+export interface SessionPlays {
   readonly data: string;
-  readonly has: (at: number) => boolean;
+  readonly recording: Recording;
+  readonly resent: PlayedPair;
+  readonly played: ReadonlyMap<string, PlayedPair>;
+  /** The recorded bill, and its replay under each policy. Default: none is recorded. */
+  readonly bill?: { readonly cost: number; readonly played: ReadonlyMap<string, PlayedPair> };
 }
 
 /**
@@ -75,90 +89,108 @@ export async function measureEconomy(
   options: MeasureOptions,
 ): Promise<EconomyRow[]> {
   const { profile, policies, windowTokens = windowFor(profile) } = options;
-  const sessions = sources.flatMap(({ name, recordings }) =>
-    recordings.map((recording) => ({ data: name, recording }))
+  const sessions = await playSessions(sources, options);
+  const isFit = ({ resent }: SessionPlays) => resent.open.maxPromptTokens <= WINDOW_SHARE * windowTokens;
+  const parts = [...sources.map(({ name }) => name), ...(sources.length > 1 ? ["all"] : [])].flatMap(
+    (data) => {
+      const its = sessions.filter((session) => data === "all" || session.data === data);
+      const fits = { data: `${data} (fits)`, sessions: its.filter(isFit) };
+      const over = { data: `${data} (over)`, sessions: its.filter((session) => !isFit(session)) };
+      if (over.sessions.length === 0) return [{ data, sessions: its }];
+      return fits.sessions.length === 0 ? [over] : [fits, over, { data, sessions: its }];
+    },
   );
-  const playAll = (policy: string) =>
-    playSessions(sessions.map(({ recording }) => recording), policy, { ...options, windowTokens });
-  const resent = await playAll("resend");
-  const fits = resent.map(({ open }) => open.maxPromptTokens <= WINDOW_SHARE * windowTokens);
-  const names = sources.map(({ name }) => name);
-  const parts = [...names, ...(names.length > 1 ? ["all"] : [])].flatMap((data): Part[] => {
-    const isOf = (at: number) => data === "all" || sessions[at]?.data === data;
-    const fit = { data: `${data} (fits)`, has: (at: number) => isOf(at) && fits[at] === true };
-    const over = { data: `${data} (over)`, has: (at: number) => isOf(at) && fits[at] === false };
-    const divided = [fit, over].filter(({ has }) => sessions.some((_, at) => has(at)));
-    const lengths = options.byLength ? divided.flatMap((part) => byLength(part, sessions)) : [];
-    return divided.length > 1
-      ? [...lengths, ...divided, { data, has: isOf }]
-      : [...lengths, { ...divided[0]!, data: divided[0] === over ? over.data : data }];
-  });
-  const played = new Map<string, readonly PlayedPair[]>([["resend", resent]]);
-  for (const policy of policies) if (!played.has(policy)) played.set(policy, await playAll(policy));
-  return parts.flatMap(({ data, has }) =>
-    policies.map((policy) => {
-      const of = (pairs: readonly PlayedPair[] = []) => pairs.filter((_, at) => has(at));
-      return toRow({ data, profile: profile.name, policy }, of(played.get(policy)), of(resent));
-    })
+  return parts.flatMap(({ data, sessions }) =>
+    policies.map((policy) => toRow({ data, profile: profile.name, policy }, sessions))
   );
 }
 
-function byLength({ data, has }: Part, sessions: readonly { readonly recording: Recording }[]): Part[] {
-  return LENGTHS.map((most, at): Part => {
-    const least = (LENGTHS[at - 1] ?? 0) + 1;
-    return {
-      data: data.replace(
-        /\)$/,
-        most === Infinity ? `, ${least} calls or more)` : `, ${least}–${most} calls)`,
-      ),
-      has: (at) => {
-        const calls = sessions[at]!.recording.calls.length;
-        return has(at) && least <= calls && calls <= most;
-      },
-    };
-  }).filter(({ has }) => sessions.some((_, at) => has(at)));
-}
-
-async function playSessions(
-  recordings: readonly Recording[],
-  policy: string,
-  { onSession, named = policyNamed, ...options }: MeasureOptions & { readonly windowTokens: number },
-): Promise<PlayedPair[]> {
-  const { make, recall } = named(policy);
-  const pairs: PlayedPair[] = [];
-  for (const recording of recordings) {
-    pairs.push(await playPair(recording, make, { ...options, recall }));
-    onSession?.();
+/** Replays every session, as it was recorded and against its bill. */
+export async function playSessions(
+  sources: readonly Pick<Data, "name" | "recordings">[],
+  { policies, named = policyNamed, onSession, bare = false, bills = !bare, namesVisible, ...options }:
+    MeasureOptions,
+): Promise<SessionPlays[]> {
+  const { profile, countTokens, windowTokens = windowFor(profile) } = options;
+  const sessions: SessionPlays[] = [];
+  for (const { name: data, recordings } of sources) {
+    for (const recording of recordings) {
+      const playAll = async (
+        recording: Recording,
+        given: Omit<Parameters<typeof playPair>[2], "recall">,
+        names: Iterable<string>,
+      ) => {
+        const played = new Map<string, PlayedPair>();
+        for (const name of names) {
+          const { make, recall } = named(name);
+          const shared = { ...(bare && { bare }), ...(namesVisible && { namesVisible }) };
+          played.set(name, await playPair(recording, make, { ...given, ...shared, recall }));
+        }
+        return played;
+      };
+      const given = { profile, countTokens, windowTokens };
+      const played = await playAll(recording, given, new Set(["resend", ...policies]));
+      const bill = bills ? billOf(recording, given) : undefined;
+      sessions.push({
+        data,
+        recording,
+        resent: played.get("resend")!,
+        played,
+        ...(bill && {
+          bill: { cost: bill.cost, played: await playAll(bill.recording, bill.options, policies) },
+        }),
+      });
+      onSession?.();
+    }
   }
-  return pairs;
+  return sessions;
 }
 
-function toRow(
+/** Returns the totals of a policy over sessions. */
+export function toRow(
   names: Pick<EconomyRow, "data" | "profile" | "policy">,
-  pairs: readonly PlayedPair[],
-  resent: readonly PlayedPair[],
+  sessions: readonly SessionPlays[],
 ): EconomyRow {
-  const open = (figure: keyof Played) => pairs.reduce((sum, pair) => sum + pair.open[figure], 0);
-  const closed = (figure: keyof Played) => pairs.reduce((sum, pair) => sum + pair.closed[figure], 0);
-  const resend = (figure: keyof Played) => resent.reduce((sum, pair) => sum + pair.open[figure], 0);
+  const pairs = sessions.map(({ played, resent }) => ({ pair: played.get(names.policy)!, resent }));
+  const open = (figure: keyof Played) => pairs.reduce((sum, { pair }) => sum + pair.open[figure], 0);
+  const closed = (figure: keyof Played) => pairs.reduce((sum, { pair }) => sum + pair.closed[figure], 0);
+  const resend = (figure: keyof Played) => pairs.reduce((sum, { resent }) => sum + resent.open[figure], 0);
   const costAt = (times: number) =>
-    pairs.reduce((sum, pair) => sum + pairCost(pair, times), 0) / resend("cost");
+    pairs.reduce((sum, { pair }) => sum + pairCost(pair, times), 0) / resend("cost");
   const calls = open("calls");
+  const bill = billRow(names.policy, sessions);
   return {
     ...names,
     sessions: pairs.length,
     calls,
     cost0: open("cost") / resend("cost"),
     cost1: costAt(1),
-    cost3: costAt(3),
+    cost3: costAt(REFETCH_WEIGHT),
     refetchesPer100: 100 * closed("refetches") / calls,
     editsLostText: open("editsWithLostText") / Math.max(1, open("edits")),
-    unaffected: pairs.filter((pair) => pair.open.refetches === 0).length / pairs.length,
+    unaffected: pairs.filter(({ pair }) => pair.open.refetches === 0).length / pairs.length,
     userTokensGone: open("userShareGone") / calls,
-    worst: Math.max(...pairs.map((pair, at) => pair.open.cost / resent[at]!.open.cost)),
+    worst: Math.max(...pairs.map(({ pair, resent }) => pairCost(pair, REFETCH_WEIGHT) / resent.open.cost)),
     promptVsResend: open("promptTokens") / resend("promptTokens"),
     hitRate: open("cachedTokens") / open("promptTokens"),
     epochs: open("epochs"),
     refused: open("refused") / calls,
+    ...(bill && { bill }),
+  };
+}
+
+export const REFETCH_WEIGHT = 3;
+
+function billRow(policy: string, sessions: readonly SessionPlays[]): BillRow | undefined {
+  const billed = sessions.flatMap(({ bill }) =>
+    bill ? [{ paid: bill.cost, pair: bill.played.get(policy)! }] : []
+  );
+  if (billed.length === 0) return undefined;
+  const paid = billed.reduce((sum, { paid }) => sum + paid, 0);
+  return {
+    sessions: billed.length,
+    cost0: billed.reduce((sum, { pair }) => sum + pair.open.cost, 0) / paid,
+    cost3: billed.reduce((sum, { pair }) => sum + pairCost(pair, REFETCH_WEIGHT), 0) / paid,
+    worst: Math.max(...billed.map(({ pair, paid }) => pairCost(pair, REFETCH_WEIGHT) / paid)),
   };
 }

@@ -145,7 +145,7 @@ function runReport(before: LedgerState, after: LedgerState): readonly string[] {
     ? "about as much as without Tare"
     : saved > 0
     ? `an estimated ${amount(saved)}${share} less than without Tare`
-    : `an estimated ${amount(-saved)}${share} more than without Tare; longer sessions recover this`;
+    : `an estimated ${amount(-saved)}${share} more than without Tare`;
   return [
     `Tare: ${counted(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
     remedy(before, after, amount, isPriced ? "usd" : "costUnits"),

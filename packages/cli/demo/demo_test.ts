@@ -151,7 +151,6 @@ Deno.test("demoVerdict() reports savings and explains losses", () => {
     "Planner: cost 15.0 % more than resending everything.",
     "  A rewrite breaks the cache and pays off over the calls after it; here there were only 3.",
     "  Recalls took 2 more calls.",
-    "  Longer sessions recover more of it.",
   ]);
   const equal = "cost as much as resending everything.";
   assertEquals(verdict("local", 2, 2, 2, { rewrites: 0 }), [

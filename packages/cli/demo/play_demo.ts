@@ -21,6 +21,7 @@ import { callersPath, option, optionOr, runCommandLine } from "../command_line.t
 import { usdText } from "../dollars.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { MECHANISM_NAMES } from "../ledger_names.ts";
+import { savingPromise } from "../measured_savings.ts";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
 import { ProgressBar } from "../terminal/progress_bar.ts";
@@ -257,7 +258,6 @@ export function demoVerdict(
         }.`,
       ],
       ...recalls > 0 && calls > 0 ? [`Recalls took ${counted(calls, "more call")}.`] : [],
-      ...breaks.length > 0 ? [] : ["Longer sessions recover more of it."],
     ]);
   }).join("\n");
 }
@@ -331,6 +331,7 @@ ${profile.name}${model ? `, in dollars at the prices of ${model} on ${MODELS_DAT
     console.log(demoTable(played, { model }));
     console.log(`
 ${demoVerdict(played, { profile })}
+Real sessions save ${savingPromise()}.
 
 A cost unit is the price of one input token that is not read from the cache.
 Next: run tare start, or deno task start; http://127.0.0.1:8787/ shows the costs of your own sessions.`);

@@ -14,7 +14,7 @@ const block: PromptReport["blocks"][number] = {
     place: 3,
     title: "…",
   },
-  ...{ tokens: 35, originalTokens: 1234, state: "replaced", pin: null },
+  ...{ tokens: 35, originalTokens: 1234, state: "replaced", pin: null, mayPin: [] },
 };
 const priced = { promptTokens: 1000, cachedTokens: 900, warmCostUnits: 190, coldCostUnits: 1000 };
 
@@ -89,6 +89,7 @@ const client = {
         place: 12,
         state: "visible" as const,
         pin: { place: 12, wish: "retain" as const, by: "user", state: "waiting" as const },
+        mayPin: [],
       }],
     }),
   pin: (_session: string, place: number, wish: "retain" | "evict") =>
@@ -102,7 +103,7 @@ const client = {
     }),
   redo: (_session: string, { force = false }: { force?: boolean }) =>
     Promise.resolve({ turns: [4], files: [], notCovered: [`force: ${force}`] }),
-  keepWarm: (_session: string, minutes: number) =>
+  keepAlive: (_session: string, minutes: number) =>
     Promise.resolve({ until: String(minutes), maxUsd: minutes / 100 }),
 } as unknown as AgentClient;
 

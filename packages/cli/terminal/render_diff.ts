@@ -2,7 +2,7 @@ import type { FileChange } from "@tare/messages";
 import { changedLines } from "@tare/server/internal/format";
 import { printableText } from "./printable_text.ts";
 
-const COLORS = { comes: "\x1b[32m", goes: "\x1b[31m", where: "\x1b[36m" } as const;
+const COLORS = { added: "\x1b[32m", removed: "\x1b[31m", hunk: "\x1b[36m" } as const;
 
 /** Returns the escaped lines of a diff, colored if `isColored` (default: false). */
 export function renderDiff(

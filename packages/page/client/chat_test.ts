@@ -45,7 +45,7 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
   await seen(page, "h1", "How many notes are there?");
   go();
   await seen(page, ".end", "2 calls");
-  assertEquals(await texts(".said", page), ["How many notes are there?"]);
+  assertEquals(await texts(".message", page), ["How many notes are there?"]);
   assertEquals(await texts(".call .name", page), ["read_file", "read_file"]);
   assertEquals(await texts(".call .args", page), ["notes.txt", "nowhere.txt"]);
   await page.click(".call summary");
@@ -66,7 +66,7 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
   const { calls, promptTokens, cachedTokens, outputTokens } = session.ledger;
   const share = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
   const count = (value: number) => value.toLocaleString("en");
-  assertEquals(await texts(".end .sums", page), [
+  assertEquals(await texts(".end .totals", page), [
     `${calls} calls · ${count(promptTokens)} prompt tokens · ${
       share.format(cachedTokens / promptTokens)
     } from cache · ` +
@@ -76,7 +76,7 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
 
   await open.reload();
   await seen(page, ".reply strong", "400 notes");
-  assertEquals(await texts(".said", page), ["How many notes are there?"]);
+  assertEquals(await texts(".message", page), ["How many notes are there?"]);
   assertEquals(await texts(".call .args", page), ["notes.txt", "nowhere.txt"]);
 });
 
@@ -93,9 +93,9 @@ Deno.test("page: a running turn is followed from its start, with earlier message
   const turn = server.ask(`/tare/v1/sessions/${id}/turns`, { input: "A second question." });
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
-  await seen(page, ".said", "A second question.");
+  await seen(page, ".message", "A second question.");
   await seen(page, ".working", /Working, [1-9]/);
-  assertEquals(await texts(".said", page), ["A first question.", "A second question."]);
+  assertEquals(await texts(".message", page), ["A first question.", "A second question."]);
   go();
   await seen(page, ".end", "6 calls");
   await (await turn).text();
@@ -130,8 +130,8 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   server.replies.push(run("echo one >> log"), { content: "First done." });
   await page.type("textarea", "Run it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "Run shell?");
-  await seen(page, ".question pre", '"command": "echo one >> log"');
+  await seen(page, ".approval .approval-title", "Run shell?");
+  await seen(page, ".approval pre", '"command": "echo one >> log"');
   await seen(page, ".call.requested .state", "waiting for approval");
   await seen(page, "[role=status]", "The agent waits for an approval.");
   await assertAccessible(page, "question");
@@ -144,13 +144,13 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   }
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "First done.");
-  assertEquals(await texts(".question", page), []);
+  assertEquals(await texts(".approval", page), []);
 
   server.replies.push(run("echo two >> log"), { content: "Second done." });
   await page.type("textarea", "Again.");
   await page.keyboard.press("Enter");
-  await page.waitForSelector(".question input");
-  await page.type(".question input", "Not that one.");
+  await page.waitForSelector(".approval input");
+  await page.type(".approval input", "Not that one.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "Second done.");
   await seen(page, ".call.failed .state", "denied");
@@ -158,22 +158,22 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   server.replies.push(run("cat log"), run("cat log"), { content: "Third done." });
   await page.type("textarea", "Look.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question pre", "cat log");
+  await seen(page, ".approval pre", "cat log");
   await press(page, "Allow for session");
   await seen(page, ".reply", "Third done.");
 
   server.replies.push(run("echo three >> log"), { content: "Fourth done." });
   await page.type("textarea", "Once more.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question pre", "echo three");
+  await seen(page, ".approval pre", "echo three");
   await open.reload();
-  await seen(page, ".question pre", "echo three");
+  await seen(page, ".approval pre", "echo three");
   await seen(page, ".call.requested .state", "waiting for approval");
   const { sessions: [{ id }] } = await (await server.ask("/tare/v1/sessions")).json();
   const { approvals: [approval] } = await (await server.ask(`/tare/v1/sessions/${id}/approvals`)).json();
   await (await server.ask(`/tare/v1/sessions/${id}/approvals/${approval.id}`, { decision: "allow" })).text();
   await seen(page, ".reply", "Fourth done.");
-  assertEquals(await texts(".question", page), []);
+  assertEquals(await texts(".approval", page), []);
   const { messages } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();
   const results = messages.filter(({ role }: { role: string }) => role === "tool")
     .map(({ content }: { content: string }) => content.split("\n").slice(0, 2).join(" "));
@@ -209,20 +209,20 @@ Deno.test("page: an edit is displayed as a diff before its approval and afterwar
   ];
   await page.type("textarea", "Edit it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "Run edit_file?");
-  await seen(page, ".question .diff p", "notes.txt: 1 line added, 1 removed");
-  await seen(page, ".question .until", "Writes ");
-  assertEquals(await texts(".question .diff span", page), lines);
-  assertEquals(await texts(".question .diff .goes", page), [lines[4]]);
-  assertEquals(await texts(".question .diff .comes", page), [lines[5]]);
-  assertEquals(await texts(".question .clip", page), []);
+  await seen(page, ".approval .approval-title", "Run edit_file?");
+  await seen(page, ".approval .diff p", "notes.txt: 1 line added, 1 removed");
+  await seen(page, ".approval .details", "Writes ");
+  assertEquals(await texts(".approval .diff span", page), lines);
+  assertEquals(await texts(".approval .diff .removed", page), [lines[4]]);
+  assertEquals(await texts(".approval .diff .added", page), [lines[5]]);
+  assertEquals(await texts(".approval .clip", page), []);
   assertEquals(await texts(".call.failed .state", page).then((all) => all.length), 1);
   await assertAccessible(page, "edit-asked");
   await open.reload();
-  await seen(page, ".question .diff .goes", "-Note 7.");
+  await seen(page, ".approval .diff .removed", "-Note 7.");
   await press(page, "Allow");
   await seen(page, ".reply", "Done.");
-  await seen(page, ".call[open] .diff .goes", "-Note 7.");
+  await seen(page, ".call[open] .diff .removed", "-Note 7.");
   assertEquals(await texts(".call .diff span", page), lines);
   await assertAccessible(page, "edit");
   await Deno.remove(rules);
@@ -249,10 +249,10 @@ Deno.test("page: the skip link moves the focus to the content, and unknown sessi
   await page.type(".limits label:last-child input", "1");
   await page.focus("textarea");
   await page.keyboard.press("Enter");
-  await seen(page, ".trouble", "Cannot enforce the budget maxUsd");
+  await seen(page, ".error", "Cannot enforce the budget maxUsd");
   await seen(page, ".unsent", "One line");
   await page.goto(`${server.url}/#/session/nowhere`);
-  await seen(page, ".trouble", "Cannot find session nowhere");
+  await seen(page, ".error", "Cannot find session nowhere");
 });
 
 Deno.test("page: a turn is steered, stopped and continued", async () => {
@@ -271,7 +271,7 @@ Deno.test("page: a turn is steered, stopped and continued", async () => {
   await page.waitForFunction(() => document.querySelector("textarea")?.value === "");
   go();
   await seen(page, ".end", "2 calls");
-  assertEquals(await texts(".said", page), ["Read the notes.", "Be brief."]);
+  assertEquals(await texts(".message", page), ["Read the notes.", "Be brief."]);
 
   const { go: goOn } = server.hold(1);
   server.replies.push({ content: "This is never read." }, { content: "It was continued." });
@@ -279,7 +279,7 @@ Deno.test("page: a turn is steered, stopped and continued", async () => {
   await press(page, "Send");
   await seen(page, "button", "Stop");
   await page.keyboard.press("Escape");
-  await seen(page, ".end .why", /cancelled/i);
+  await seen(page, ".end .reason", /cancelled/i);
   goOn();
   await press(page, "Continue the turn");
   await seen(page, ".reply", "It was continued.");
@@ -298,7 +298,7 @@ Deno.test("page: a turn's limits are sent, enforced and reported", async () => {
   await page.type("textarea", "Read the notes twice.");
   await assertAccessible(page, "limits");
   await press(page, "Send");
-  await seen(page, ".end .why", "maxSteps is 1");
+  await seen(page, ".end .reason", "maxSteps is 1");
   await page.click(".instructions summary");
   await seen(page, ".instructions pre", "You are brief.");
 });
@@ -326,7 +326,7 @@ Deno.test("page: files are attached by selection and drop, and removed", async (
     );
     composer.dispatchEvent(new DragEvent("drop", { dataTransfer: files, bubbles: true, cancelable: true }));
   });
-  await seen(page, ".composer .trouble", "Cannot attach huge.bin: it has 8.0 MB");
+  await seen(page, ".composer .error", "Cannot attach huge.bin: it has 8.0 MB");
   assertEquals(await texts(".files bdi", page), ["dot.png", "table.csv", "data.bin", "word.wav"]);
   await assertAccessible(page, "files");
   await press(page, "Remove word.wav");
@@ -339,7 +339,7 @@ Deno.test("page: files are attached by selection and drop, and removed", async (
   const [image, table, text] = messages[1].content;
   assert(image.image_url.url.startsWith("data:image/png;base64,iVBOR"));
   assertEquals([table.text, text.text], ["table.csv:\n\n```\na,b\n1,2\n```", "What are these?"]);
-  assertEquals(await page.$$eval(".said img", (all) => all.map((image) => image.naturalWidth)), [1]);
+  assertEquals(await page.$$eval(".message img", (all) => all.map((image) => image.naturalWidth)), [1]);
 });
 
 Deno.test("page: a turn continues after the server was killed and restarted", async () => {
@@ -354,7 +354,7 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   await press(page, "Send");
   await seen(page, ".reply", "one");
   await server.kill();
-  await seen(page, ".trouble", /broke|reach/i);
+  await seen(page, ".error", /broke|reach/i);
   await assertAccessible(page, "unreachable");
   // A message sent meanwhile is retained and acts once.
   await page.type("textarea", "Are you there?");
@@ -369,7 +369,7 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   assertEquals(await texts(".reply", page), ["It continued."]);
   await press(page, "Retry");
   await seen(page, ".reply", "Yes.");
-  assertEquals(await texts(".said", page), ["Count.", "Are you there?"]);
+  assertEquals(await texts(".message", page), ["Count.", "Are you there?"]);
 });
 
 Deno.test("page: a key is requested, refused if wrong, stored, and requested again after signing out", async () => {
@@ -413,14 +413,14 @@ Deno.test("page: a user with a key sees only their sessions and that their budge
   await using open = await openPage(browser, `${server.url}/#key=${secret}`);
   const { page } = open;
   await seen(page, ".signed-in", "Signed in as alice · $0 of $0.0001 today");
-  await seen(page, ".sessions .none", "No sessions yet.");
+  await seen(page, ".sessions .empty", "No sessions yet.");
   await page.type("textarea", "Hello.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "No scripted reply.");
   await page.type("textarea", "And now?");
   await page.keyboard.press("Enter");
   await seen(page, ".signed-in strong", "This key’s budget for today is used up");
-  await seen(page, ".unsent, .trouble", /key alice has spent its budget/);
+  await seen(page, ".unsent, .error", /key alice has spent its budget/);
   await assertAccessible(page, "spent_budget");
 });
 
@@ -437,13 +437,13 @@ Deno.test("page: a session that another client uses is followed and found by its
   const { page } = open;
   await seen(page, "h1", "The notes");
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
-  await seen(page, ".said", "From elsewhere.");
+  await seen(page, ".message", "From elsewhere.");
   await page.type("#find", "else");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
   assertEquals(await texts(".sessions .title", page), ["Something else"]);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "nowhere");
-  await seen(page, ".sessions .none", "No titles match.");
+  await seen(page, ".sessions .empty", "No titles match.");
 });
 
 Deno.test("page: older sessions are read page by page", async () => {
@@ -499,7 +499,7 @@ Deno.test("page: file changes of a turn are undone, redone, and undone with a fo
   );
   await server.write("new.txt", "mine");
   await button("Undo file changes");
-  await seen(page, ".changes .trouble", "new.txt: it was changed since");
+  await seen(page, ".changes .error", "new.txt: it was changed since");
   await assertAccessible(page, "changes, refused");
   await button("Do it anyway");
   await seen(page, ".changes summary", "1 file changed by a turn, undone");
@@ -511,5 +511,5 @@ Deno.test("page: file changes of a turn are undone, redone, and undone with a fo
   const before = page.url();
   await button("Undo and continue from before the turn");
   await page.waitForFunction((before) => location.href !== before, {}, before);
-  await page.waitForFunction(() => document.querySelectorAll(".said").length === 0);
+  await page.waitForFunction(() => document.querySelectorAll(".message").length === 0);
 });

@@ -85,7 +85,7 @@ Deno.test("page: a session is renamed, forked and deleted by keyboard, after a c
   await page.keyboard.press("Enter");
   await page.waitForFunction((before) => location.href !== before, {}, before);
   await seen(page, ".reply", "One.");
-  await seen(page, ".facts", "Forked from another session");
+  await seen(page, ".facts", "forked from another session");
   await say(page, "More.", "Two.");
   await seen(page, ".sessions small", "fork · ");
   assertEquals(await texts(".sessions .title", page), ["A better name", "A better name"]);
@@ -116,10 +116,10 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   await page.type("textarea", "Second wrods.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "Two.");
-  await seen(page, ".again", "Edit the last message");
+  await seen(page, ".retry", "Edit the last message");
   const first = page.url();
   await page.keyboard.press("ArrowUp");
-  await seen(page, ".edits", "starts a new session");
+  await seen(page, ".editing", "starts a new session");
   await page.waitForFunction(() => document.querySelector("textarea")?.value === "Second wrods.");
   await assertAccessible(page, "editing");
   await page.focus("textarea");
@@ -131,14 +131,14 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   await page.keyboard.type("Second words.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "Three.");
-  assertEquals(await texts(".said", page), ["First words.", "Second words."]);
+  assertEquals(await texts(".message", page), ["First words.", "Second words."]);
   assertEquals(await texts(".reply", page), ["One.", "Three."]);
   const second = page.url();
   assert(second !== first);
-  await seen(page, ".again", "Try again");
+  await seen(page, ".retry", "Try again");
   await press(page, "Try again");
   await seen(page, ".reply", "Four.");
-  assertEquals(await texts(".said", page), ["First words.", "Second words."]);
+  assertEquals(await texts(".message", page), ["First words.", "Second words."]);
   await page.goto(first);
   await seen(page, ".reply", "Two.");
   assertEquals(await texts(".reply", page), ["One.", "Two."]);
@@ -148,16 +148,16 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   });
   await page.type("textarea", "Run it.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "Run shell?");
+  await seen(page, ".approval .approval-title", "Run shell?");
   const asking = page.url();
   await press(page, "Try again");
   await seen(page, ".reply", "Five.");
-  assertEquals(await texts(".question", page), []);
+  assertEquals(await texts(".approval", page), []);
   await page.goto(asking);
   await page.waitForSelector(".call summary");
   await page.click(".call summary");
   await seen(page, ".call[open] pre", "Cannot run shell");
-  assertEquals(await texts(".question", page), []);
+  assertEquals(await texts(".approval", page), []);
   await Deno.remove(rules);
 });
 
@@ -167,13 +167,13 @@ Deno.test("page: an edit is refused if another client has added a message", asyn
   const { page } = open;
   await say(page, "First words.", "No scripted reply.");
   await press(page, "Edit the last message");
-  await seen(page, ".edits", "starts a new session");
+  await seen(page, ".editing", "starts a new session");
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
-  await seen(page, ".said", "From elsewhere.");
+  await seen(page, ".message", "From elsewhere.");
   await page.type("textarea", " More.");
   await page.keyboard.press("Enter");
-  await seen(page, ".trouble", "a newer message was added meanwhile");
+  await seen(page, ".error", "a newer message was added meanwhile");
   assertEquals(await page.$eval("textarea", ({ value }) => value), "First words. More.");
 });
 
@@ -205,7 +205,7 @@ Deno.test("page: an exported session is one file that a browser displays without
   await seen(page, "dialog p", "Review it before you share it.");
   await assertAccessible(page, "share");
   await press(page, "Save file");
-  await seen(page, ".deeds", "Saved as Change-note-7-please.html.");
+  await seen(page, ".actions", "Saved as Change-note-7-please.html.");
   await saved.promise;
   const file = `${folder}/Change-note-7-please.html`;
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
@@ -221,7 +221,7 @@ Deno.test("page: an exported session is one file that a browser displays without
   await reader.goto(`file://${file}`);
   await seen(reader, "h1", "Change note <7>, please.");
   await reader.click(".call summary");
-  await seen(reader, ".call[open] .goes", "-Note 7.");
+  await seen(reader, ".call[open] .removed", "-Note 7.");
   assertEquals(await texts(".reply td, .reply li, .reply strong", reader), [
     "changed",
     "1",
@@ -241,12 +241,12 @@ Deno.test("page: workspace files are completed after @ by keyboard or click", as
   await using open = await openPage(browser, server.at());
   const { page } = open;
   await page.type("textarea", "Read @not");
-  await seen(page, ".offer [aria-selected=true]", "notes.txt");
-  assertEquals(await texts(".offer li", page), ["notes.txt", "nota bene.md"]);
+  await seen(page, ".completions [aria-selected=true]", "notes.txt");
+  assertEquals(await texts(".completions li", page), ["notes.txt", "nota bene.md"]);
   await assertAccessible(page, "offer");
   await page.focus("textarea");
   await page.keyboard.press("ArrowDown");
-  await seen(page, ".offer [aria-selected=true]", "nota bene.md");
+  await seen(page, ".completions [aria-selected=true]", "nota bene.md");
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   // Typing continues after the inserted path. An e-mail address isn't completed, and Escape closes the list.
@@ -254,19 +254,19 @@ Deno.test("page: workspace files are completed after @ by keyboard or click", as
   await page.waitForFunction(() =>
     document.querySelector("textarea")?.value === "Read @notes.txt and a@not "
   );
-  assertEquals(await texts(".offer li", page), []);
+  assertEquals(await texts(".completions li", page), []);
   await page.keyboard.type("@not");
-  await seen(page, ".offer li", "notes.txt");
+  await seen(page, ".completions li", "notes.txt");
   await page.keyboard.press("Escape");
-  await page.waitForFunction(() => !document.querySelector(".offer"));
+  await page.waitForFunction(() => !document.querySelector(".completions"));
   await page.keyboard.type("a");
-  await page.waitForFunction(() => document.querySelectorAll(".offer li").length === 1);
-  await page.locator(".offer li").click();
+  await page.waitForFunction(() => document.querySelectorAll(".completions li").length === 1);
+  await page.locator(".completions li").click();
   await page.waitForFunction(() =>
     document.querySelector("textarea")?.value === "Read @notes.txt and a@not @nota bene.md "
   );
   await page.keyboard.press("Enter");
-  await seen(page, ".said", "Read @notes.txt and a@not @nota bene.md");
+  await seen(page, ".message", "Read @notes.txt and a@not @nota bene.md");
 });
 
 Deno.test("page: images are pasted and dropped, scaled down, and refused above the size limit", async () => {
@@ -277,7 +277,7 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
   await page.waitForSelector(".files img");
   await give(page, 40, 20, "drop");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
-  await seen(page, ".composer .trouble", "This model is not known to support images");
+  await seen(page, ".composer .error", "This model is not known to support images");
   await assertAccessible(page, "pictures");
   await page.evaluate(() => {
     const files = new DataTransfer();
@@ -289,12 +289,12 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
   });
   await seen(
     page,
-    ".composer .trouble",
+    ".composer .error",
     "Cannot attach broken.png: this browser can’t decode the image.",
   );
   await seen(
     page,
-    ".composer .trouble",
+    ".composer .error",
     /Cannot attach larger\.bin: .* MB encoded\. Attach at most 9\.5 MB\./,
   );
   await press(page, "Remove large.bin");
@@ -302,7 +302,7 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
   await page.keyboard.press("Enter");
   await seen(page, ".end", "1 call");
   const sizes = await page.$$eval(
-    ".said img",
+    ".message img",
     (all) => all.map(({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight]),
   );
   assertEquals(sizes, [[2_000, 1_000], [40, 20]]);
@@ -310,8 +310,8 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
   await page.type("textarea", " Answer.");
   await page.keyboard.press("Enter");
-  await seen(page, ".said", "What are these? Answer.");
-  assertEquals((await page.$$(".said img")).length, 2);
+  await seen(page, ".message", "What are these? Answer.");
+  assertEquals((await page.$$(".message img")).length, 2);
 });
 
 Deno.test("page: the model's plan is displayed next to the chat, live and after reopening", async () => {
@@ -379,7 +379,7 @@ Deno.test("page: model and effort are selected from those supported and displaye
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#session-model")!.select());
   await page.keyboard.type("claude-opus-4-8");
   await page.keyboard.press("Enter");
-  await seen(page, ".deeds", "The next turn uses claude-opus-4-8, effort low.");
+  await seen(page, ".actions", "The next turn uses claude-opus-4-8, effort low.");
   await seen(page, ".facts", "claude-opus-4-8 · effort low");
   await press(page, "Model");
   await page.waitForSelector("select#session-effort");
@@ -403,7 +403,7 @@ Deno.test("page: model and effort are selected from those supported and displaye
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#session-effort")!.select());
   await page.keyboard.type("high");
   await press(page, "Apply");
-  await seen(page, ".deeds .trouble", "Cannot use effort");
+  await seen(page, ".actions .error", "Cannot use effort");
   await seen(page, ".facts", "claude-opus-4-8 · effort max");
 });
 
@@ -421,8 +421,8 @@ Deno.test("page: a code mode program is displayed unescaped with its calls and a
   server.replies.push({ tool_calls: [toolCall("run_program", { code })] }, { content: "Done." });
   await page.type("textarea", "Count the notes.");
   await page.keyboard.press("Enter");
-  await seen(page, ".question .asks", "Run write_file?");
-  await seen(page, ".question .diff p", "count.txt");
+  await seen(page, ".approval .approval-title", "Run write_file?");
+  await seen(page, ".approval .diff p", "count.txt");
   await assertAccessible(page, "program-asks");
   await press(page, "Allow");
   await seen(page, ".reply", "Done.");
@@ -433,7 +433,7 @@ Deno.test("page: a code mode program is displayed unescaped with its calls and a
   await seen(page, ".call[open] p", "2 calls, 0 failed");
   await assertAccessible(page, "program");
   await page.locator('::-p-aria(Overview[role="link"])').click();
-  await seen(page, ".sums dt", "Withheld by code mode");
-  await seen(page, ".sums small", "tokens, not counted as saving; 1 program made 2 calls, 0 failed");
+  await seen(page, ".totals dt", "Withheld by code mode");
+  await seen(page, ".totals small", "tokens, not counted as saving; 1 program made 2 calls, 0 failed");
   await Deno.remove(rules);
 });

@@ -70,7 +70,7 @@ Deno.test("page: hostile text has no effect in any view", async () => {
   const { page } = open;
   const violations = await watchPolicy(page);
   await open.reload();
-  await seen(page, ".said", "مرحبا");
+  await seen(page, ".message", "مرحبا");
   for (const details of await page.$$("details")) await details.evaluate((one) => one.open = true);
   assertEquals(await foreignElements(page), []);
   assertEquals(await page.$$eval(".log a", (all) => all.length), 0);
@@ -93,12 +93,12 @@ Deno.test("page: hostile text has no effect in any view", async () => {
   assertEquals(await foreignElements(page), []);
   for (const view of ["calls", "prompt"]) {
     await page.goto(`${server.url}/#/session/${id}/${view}`);
-    await seen(page, ".sums dd", /\d/);
+    await seen(page, ".totals dd", /\d/);
     assertEquals(await foreignElements(page), []);
     await assertAccessible(page, `hostile-${view}`);
   }
   await page.goto(`${server.url}/#/session/${encodeURIComponent(HOSTILE.toWellFormed())}/%zz`);
-  await seen(page, ".trouble", "Cannot find");
+  await seen(page, ".error", "Cannot find");
   assertEquals(await foreignElements(page), []);
   assertEquals(await violations(), []);
 });
@@ -114,9 +114,9 @@ Deno.test("page: a line of a megabyte is displayed in portions", async () => {
   const id = await server.import(messagesWith(line));
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
-  await seen(page, ".said button", "4,000 of 1,048,576 characters");
-  await page.click(".said button");
-  await seen(page, ".said button", "64,000 of 1,048,576 characters");
+  await seen(page, ".message button", "4,000 of 1,048,576 characters");
+  await page.click(".message button");
+  await seen(page, ".message button", "64,000 of 1,048,576 characters");
   await page.click(".call summary");
   const lengths = await page.$$eval(".log pre", (all) => all.map(({ textContent }) => textContent!.length));
   assertEquals(lengths, [64_000, 4_000, 4_000, 4_000]);
@@ -128,13 +128,13 @@ Deno.test("page: the newest of 2,000 messages are rendered, older ones when they
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".reply", "File 499 says");
-  const entries = () => page.$$eval(".log > *", (all) => all.length);
+  const entries = () => page.$$eval(".entries > *", (all) => all.length);
   const few = await entries();
   assertEquals(few < 100, true);
-  const [top] = await page.$$eval(".said", ([first]) => [first!.textContent!]);
+  const [top] = await page.$$eval(".message", ([first]) => [first!.textContent!]);
   await page.$eval(".log", (log) => log.scrollTop = 0);
-  await page.waitForFunction((few) => document.querySelectorAll(".log > *").length > few, {}, few);
-  const isInView = await page.$$eval(".said", (all, top) => {
+  await page.waitForFunction((few) => document.querySelectorAll(".entries > *").length > few, {}, few);
+  const isInView = await page.$$eval(".message", (all, top) => {
     const { y } = all.find(({ textContent }) => textContent === top)!.getBoundingClientRect();
     return y > 0 && y < innerHeight;
   }, top);

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import type { CallReport } from "@tare/session/internal/report";
 import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
 import {
@@ -22,6 +23,9 @@ const share = (part: number, whole: number) =>
   whole === 0 ? "–" : (part / whole).toLocaleString("en", { style: "percent", maximumFractionDigits: 1 });
 const dollars = (usd: number) =>
   usd.toLocaleString("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
+const missed = ({ uncached }: CallReport) =>
+  uncached.filter(({ cause }) => !["new", "first_call"].includes(cause))
+    .reduce((sum, { tokens }) => sum + tokens, 0);
 const texts = (page: Page, selector: string) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
 
@@ -63,7 +67,7 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, server.at(`/session/${id}/calls`));
   const { page } = open;
-  await seen(page, ".sums dd", String(CALLS));
+  await seen(page, ".totals dd", String(CALLS));
   await assertAccessible(page, "calls");
   await takeScreenshot(page);
   const { calls } = await (await server.ask(`/tare/v1/sessions/${id}/calls`)).json();
@@ -78,7 +82,7 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
     sum((call) => isThere(call) ? call.resendCostUnits : 0),
     sum((call) => isThere(call) ? call.costUnits : 0),
   ];
-  assertEquals(await texts(page, ".sums dd"), [
+  assertEquals(await texts(page, ".totals dd"), [
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
@@ -95,7 +99,8 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   const reported = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
     [
       `${call.number}${call.rewrites.length > 0 ? "▲" : ""}`,
-      ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens, call.promptTokens],
+      ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens],
+      ...[missed(call) || "", call.promptTokens],
       ...[call.baseline.promptTokens, call.costUnits, call.baseline.costUnits],
     ].map((cell) => typeof cell === "number" ? count(cell) : cell)
   );
@@ -114,8 +119,8 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   for (let at = 0; at < first; at++) await page.keyboard.press("ArrowRight");
   await seen(page, ".detail h2", `Call ${first + 1}`);
   const [rewrite] = calls[first].rewrites;
-  await seen(page, ".detail .why", rewrite.reason);
-  await seen(page, ".detail .why", `${count(rewrite.tokensBefore)} → ${count(rewrite.tokensAfter)}`);
+  await seen(page, ".detail .reason", rewrite.reason);
+  await seen(page, ".detail .reason", `${count(rewrite.tokensBefore)} → ${count(rewrite.tokensAfter)}`);
   assertEquals(
     await page.$eval("[role=slider]", (slider) => slider.getAttribute("aria-valuenow")),
     String(first + 1),
@@ -123,7 +128,7 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   await page.keyboard.press("End");
   await seen(page, ".detail h2", `Call ${calls.length}`);
   await page.mouse.click(...await middleOf(page, "[role=slider] svg"));
-  await seen(page, ".numbers tr.chosen", /^1[5-9]|^2[0-2]/);
+  await seen(page, ".numbers tr.selected", /^1[5-9]|^2[0-2]/);
 });
 
 async function takeScreenshot(page: Page): Promise<void> {
@@ -145,10 +150,10 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, server.at(`/session/${id}/prompt`));
   const { page } = open;
-  await seen(page, ".sums dd", "tokens");
+  await seen(page, ".totals dd", "tokens");
   const read = async () => await (await server.ask(`/tare/v1/sessions/${id}/prompt`)).json();
   const { tokens, originalTokens, total, blocks } = await read();
-  assertEquals(await texts(page, ".sums dd"), [
+  assertEquals(await texts(page, ".totals dd"), [
     `${count(tokens)}tokens`,
     `${count(originalTokens)}tokens, tools included`,
     `${count(originalTokens - tokens)}${share(originalTokens - tokens, originalTokens)}`,
@@ -160,32 +165,32 @@ Deno.test("page: the prompt view displays an evicted result, pins it, and restor
   await seen(page, ".detail small", "evicted: replaced by a one-line placeholder");
   await seen(page, ".detail small", `${count(elided.tokens)} of ${count(elided.originalTokens)} tokens`);
   const { now, original } = await (await server.ask(`/tare/v1/sessions/${id}/prompt/${elided.id}`)).json();
-  await seen(page, ".sides pre", now.text.slice(0, 100));
-  await seen(page, ".sides pre", original.text.slice(0, 100));
+  await seen(page, ".comparison pre", now.text.slice(0, 100));
+  await seen(page, ".comparison pre", original.text.slice(0, 100));
   await assertAccessible(page, "prompt");
   await press(page, "Restore and retain");
-  await seen(page, ".wish", "Pending: restored at the next rewrite and then retained.");
+  await seen(page, ".pin", "Pending: restored at the next rewrite and then retained.");
   const { pins } = await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json();
   assertEquals(pins, [{ place: elided.place, wish: "retain", by: "user", state: "waiting" }]);
   await press(page, "Remove pin");
-  await seen(page, ".wish button", "Restore and retain");
+  await seen(page, ".pin button", "Restore and retain");
   assertEquals((await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json()).pins, []);
 
   await press(page, "Restore and retain");
-  await seen(page, ".wish", "Pending: restored at the next rewrite and then retained.");
+  await seen(page, ".pin", "Pending: restored at the next rewrite and then retained.");
   const here = blocks.findLast(({ state, tool, kind }: typeof elided) =>
     kind === "message" && state === "visible" && tool
   );
   await choose(page, blocks.indexOf(here));
   await press(page, "Evict");
-  await seen(page, ".wish", "Pending: evicted at the next rewrite.");
+  await seen(page, ".pin", "Pending: evicted at the next rewrite.");
   await playTurn(server, id, QUESTIONS.length);
-  await seen(page, ".wish", "Evicted from the prompt.");
+  await seen(page, ".pin", "Evicted from the prompt.");
   const after: typeof blocks = (await read()).blocks;
   await choose(page, after.findIndex(({ id }: typeof elided) => id === elided.id));
-  await seen(page, ".wish", "Retained in the prompt.");
+  await seen(page, ".pin", "Retained in the prompt.");
   await seen(page, ".detail small", "unchanged");
-  await seen(page, ".sides pre", original.text.slice(0, 100));
+  await seen(page, ".comparison pre", original.text.slice(0, 100));
   const states = [elided, here].map(({ id }) => after.find((block: typeof elided) => block.id === id).state);
   assertEquals(states, ["visible", "replaced"]);
 });
@@ -216,7 +221,7 @@ Deno.test("page: the overview displays the server's estimated saving", async () 
     `${count(totals.promptTokens)}${share(totals.cachedTokens, totals.promptTokens)} from cache`,
     `${count(totals.outputTokens)}${CALLS} calls`,
   ];
-  assertEquals(await texts(page, ".sums dd"), [...rowOf(today), ...rowOf(all)]);
+  assertEquals(await texts(page, ".totals dd"), [...rowOf(today), ...rowOf(all)]);
   const groups = await texts(page, "[aria-label='Optimized sessions and holdout'] tbody tr:first-child > *");
   assertEquals(groups, [
     "Agent, optimized",
@@ -236,16 +241,16 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   await using open = await openPage(browser, server.at());
   const { page } = open;
   await seen(page, ".sessions h2", "Gateway sessions");
-  await page.click(".sessions h2 + ul a");
-  await seen(page, ".sums dd", "2");
+  await page.click(".sessions h2 + section a");
+  await seen(page, ".totals dd", "2");
   const { sessions: [session] } = await (await server.ask("/tare/v1/sessions?kind=gateway")).json();
   const prompt = `${count(session.promptTokens)}${
     share(session.cachedTokens, session.promptTokens)
   } from cache`;
-  assertEquals((await texts(page, ".sums dd")).slice(0, 2), [count(session.calls), prompt]);
+  assertEquals((await texts(page, ".totals dd")).slice(0, 2), [count(session.calls), prompt]);
   await assertAccessible(page, "gateway");
   for (const title of ["Hello there, you", "Hello there, friend"]) {
-    await page.click(".deeds button");
+    await page.click(".actions .row button");
     await page.waitForSelector("#new-title");
     await page.evaluate(() => document.querySelector<HTMLInputElement>("#new-title")!.select());
     await page.type("#new-title", title);
@@ -253,22 +258,22 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
     await seen(page, ".sessions .title", title);
     await seen(page, "h1", title);
   }
-  await page.click(".session-head a:last-child");
-  await seen(page, ".sums dt", "Current prompt");
+  await page.click(".tabs a:last-child");
+  await seen(page, ".totals dt", "Current prompt");
   const { tokens, total } = await (await server.ask(`/tare/v1/sessions/${session.id}/prompt`)).json();
-  const cellsOf = await texts(page, ".sums dd");
+  const cellsOf = await texts(page, ".totals dd");
   assertEquals([cellsOf[0], cellsOf[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);
   await page.type("#find", "HELLO there");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "scripted");
-  await seen(page, ".sessions .none", "No titles match.");
+  await seen(page, ".sessions .empty", "No titles match.");
   assertEquals(await texts(page, ".sessions li"), []);
   await page.setOfflineMode(true);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "hello");
-  await page.waitForSelector(".sessions .trouble");
+  await page.waitForSelector(".sessions .error");
 });
 
 Deno.test("page: cache keep-alive for an hour displays its end and maximum cost, or why it is unavailable", async () => {
@@ -285,14 +290,14 @@ Deno.test("page: cache keep-alive for an hour displays its end and maximum cost,
   const { page } = open;
   await seen(page, "h1", "Hello there.");
   await press(page, "Keep cache alive for an hour");
-  await seen(page, ".deeds [role=status]", "Keep-alive until");
-  await seen(page, ".deeds [role=status]", "for at most $0.0");
+  await seen(page, ".actions [role=status]", "Keep-alive until");
+  await seen(page, ".actions [role=status]", "for at most $0.0");
   await assertAccessible(page, "kept warm");
   // The provider of the agent's own model has no cache to keep alive.
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   await page.goto(`${server.url}/#/session/${id}/calls`);
   await press(page, "Keep cache alive for an hour");
-  await seen(page, ".deeds .trouble", "there is no cache");
+  await seen(page, ".actions .error", "there is no cache");
 });
 
 Deno.test("page: a late report never replaces a newer one", async () => {
@@ -305,7 +310,7 @@ Deno.test("page: a late report never replaces a newer one", async () => {
   await play();
   await using open = await openPage(browser, server.at(`/session/${id}/calls`));
   const { page } = open;
-  await seen(page, ".sums dd", "1");
+  await seen(page, ".totals dd", "1");
   await page.evaluateOnNewDocument(holdFirst, `/tare/v1/sessions/${id}/calls`);
   await open.reload();
   const table = "[aria-label='Table of calls'] tbody";

@@ -188,7 +188,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   }
   await click("src/parser.ts", "link");
   await seen(page, ".detail h2", "src/parser.ts (read_file)");
-  await seen(page, ".wish", "Pending: evicted at the next rewrite.");
+  await seen(page, ".pin", "Pending: evicted at the next rewrite.");
 });
 
 async function cells(page: Page, label: string): Promise<readonly (readonly string[])[]> {

@@ -22,7 +22,7 @@ Deno.test("page: subagents are listed after their session and linked from their 
   await page.type("textarea", "How many notes are there?");
   await page.keyboard.press("Enter");
   await seen(page, ".end", "3 calls");
-  await seen(page, ".sessions .helper .title", "Count the notes.");
+  await seen(page, ".sessions .subagent .title", "Count the notes.");
   const titles = await page.$$eval(".sessions .title", (all) => all.map(({ textContent }) => textContent));
   assertEquals(titles, ["How many notes are there?", "Count the notes."]);
   await page.click(".call summary");

@@ -23,41 +23,46 @@ export interface NewPin extends Pick<Pin, "place" | "wish"> {
 
 const LINE_TOKENS = 40;
 
+/** Token counter, and the tools whose results a recall restores completely. Default: only texts are. */
+export interface PinOptions {
+  readonly countTokens: CountTokens;
+  readonly tools?: ToolTraits | undefined;
+}
+
 /**
  * Creates a pin for a message of a history.
  * @throws {RangeError} if there is no such message, or it is retained anyway, or it can't be evicted.
  */
-export function makePin(
+export function makePin(history: readonly Message[], wanted: NewPin, options: PinOptions): Pin {
+  const { place, wish, by = "user" } = wanted;
+  const refusal = pinRefusals(history, options)(wanted);
+  if (refusal !== undefined) throw new RangeError(`Cannot ${wish} message ${place}: ${refusal}.`);
+  return { place, wish, by, hash: hashPiece(history[place]!) };
+}
+
+/** Returns a function that returns the reason why a message can't be pinned; `undefined` if it can. */
+export function pinRefusals(
   history: readonly Message[],
-  { place, wish, by = "user" }: NewPin,
-  { countTokens, tools }: {
-    readonly countTokens: CountTokens;
-    /** Tools whose results a recall restores completely. Default: only texts are. */
-    readonly tools?: ToolTraits | undefined;
-  },
-): Pin {
-  const message = history[place];
-  const refuse = (why: string) => {
-    const what = wish === "retain" ? "retain" : "evict";
-    throw new RangeError(`Cannot ${what} message ${place}: ${why}.`);
-  };
-  if (!message) return refuse(`the session has ${history.length} messages, numbered from 0`);
-  if (wish === "retain") {
-    if (message.role === "system" || message.role === "developer") refuse("instructions are never evicted");
-  } else if (message.role !== "tool") {
-    refuse(`it is the ${message.role}'s. Only tool results can be evicted`);
-  } else {
-    if (message.keep) refuse("the provider requires it in its place");
-    if (
-      resultOriginal(message, tools?.[resultTools(history).get(place) ?? "tool"] !== undefined) === undefined
-    ) {
-      refuse("only its text could be recalled");
+  { countTokens, tools }: PinOptions,
+): (wanted: Pick<Pin, "place" | "wish">) => string | undefined {
+  const names = resultTools(history);
+  return ({ place, wish }) => {
+    const message = history[place];
+    if (!message) return `the session has ${history.length} messages, numbered from 0`;
+    const { role } = message;
+    if (wish === "retain") {
+      return role === "system" || role === "developer" ? "instructions are never evicted" : undefined;
+    }
+    if (role !== "tool") return `it is the ${role}'s. Only tool results can be evicted`;
+    if (message.keep) return "the provider requires it in its place";
+    if (resultOriginal(message, tools?.[names.get(place) ?? "tool"] !== undefined) === undefined) {
+      return "only its text could be recalled";
     }
     if (countMessageTokens(message, countTokens) <= LINE_TOKENS) {
-      refuse("it is no longer than its placeholder");
+      return "it is no longer than its placeholder";
     }
-  }
-  return { place, wish, by, hash: hashPiece(message) };
+    return undefined;
+  };
 }
 
 /** Returns the pins by position after a change. */

@@ -169,6 +169,7 @@ Deno.test("promptRoutes() return a block's current and original text, paginated"
   assertEquals({ ...about, ...begins }, {
     ...{ id: "message-3", kind: "message", role: "tool", tool: "echo", subject: "1 word word ", place: 3 },
     ...{ tokens: 21, originalTokens: 5_005, state: "replaced", pin: null, title: "1 word word " },
+    mayPin: ["retain", "evict"],
   });
   assertMatch(now!.text, /^\[elided: echo result, 20002 bytes; recall with ref [0-9a-f]{16}\]$/);
   assertEquals([original!.text, original!.offset, original!.chars], [`1 ${LONG}`, 0, 20_002]);
@@ -326,9 +327,24 @@ Deno.test("promptRoutes() refuse invalid pins with the reason", async () => {
   ) {
     assertEquals((await call(handler, "GET", `${session}/${route}?${name}=x`)).status, 400);
   }
+  // Reported exactly as accepted.
+  const accepts = async (handler: HttpAgent, session: string) => {
+    const { blocks } = await get<PromptReport>(handler, `${session}/prompt`);
+    for (const { place, mayPin } of blocks) {
+      const statuses = await Promise.all(
+        (["retain", "evict"] as const).map(async (wish) =>
+          [wish, (await call(handler, "POST", `${session}/pins`, { place, wish })).status] as const
+        ),
+      );
+      assertEquals(statuses.flatMap(([wish, status]) => status === 200 ? [wish] : []), mayPin);
+    }
+    return [...new Set(blocks.map(({ mayPin }) => mayPin.join()))].sort();
+  };
+  assertEquals(await accepts(handler, session), ["", "retain", "retain,evict"]);
   const classic = agent(echoing().model, { policy: "classic" });
   const other = await newSession(classic);
   await play(classic, other, "a");
+  assertEquals(await accepts(classic, other), [""]);
   const unable = "the policy classic has no pins. Use the policy planner";
   assertEquals(
     await refused(classic, "POST", `${other}/pins`, { place: 3, wish: "retain" }),

@@ -23,6 +23,9 @@ const FIELDS = {
   key: optionalText("Name of the key that created it; absent: the owner's."),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
+  awaitsApproval: Type.Optional(
+    Type.Literal(true, { description: "Calls of its last turn wait for approval." }),
+  ),
   title: text(
     "The user's title, else the creator's (`metadata.title`), else the first message: one line of at " +
       "most 120 characters.",
@@ -156,7 +159,10 @@ export function approvalBodies(questions: readonly PendingApproval[]) {
 export function sessionBody(
   { id, by, createdAtMs, title = "", lastEvent, isHeld = false, settings, totals, parent: of }: ListedSession,
 ): Static<typeof SESSION> {
-  const { turns, ledger, days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+  const { turns, ledger, days, chosen, pendingApproval } = {
+    ...NO_TURNS,
+    ...totals as SessionTotals | undefined,
+  };
   const parent = parentOf({ settings, ...(of !== undefined && { parent: of }) });
   const { forkedFrom } = settings as StoredSettings;
   return {
@@ -165,6 +171,7 @@ export function sessionBody(
     ...(by !== undefined && { key: by }),
     createdAt: new Date(createdAtMs).toISOString(),
     status: isHeld ? "running" : "idle",
+    ...(pendingApproval && { awaitsApproval: true as const }),
     title: title as string,
     ...storedSettings(settings, chosen),
     ...(parent && { parent }),

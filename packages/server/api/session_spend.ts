@@ -9,7 +9,7 @@ import {
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT, orNull } from "../http/schema.ts";
-import { BLOCK_STATE, numbers, PIN_REPORT, TOTAL_FIELDS } from "./report_schemas.ts";
+import { BLOCK_STATE, MAY_PIN, numbers, PIN_REPORT, TOTAL_FIELDS } from "./report_schemas.ts";
 
 const CARRIED = { ...numbers(["costUnits", "usd"]), unpricedCalls: COUNT };
 const RESULTS_SPEND = Type.Array(
@@ -25,6 +25,7 @@ const RESULT_SPENDS = Type.Array(closed({
   originalTokens: COUNT,
   state: BLOCK_STATE,
   pin: orNull(PIN_REPORT),
+  mayPin: MAY_PIN,
   calls: COUNT,
   ...CARRIED,
 }, "ResultSpend"));
@@ -133,7 +134,7 @@ function spendOfResults(
       if (role !== "tool" || place === null) return [];
       const from = Math.max(0, firstCalls[place] ?? 0);
       if (from >= calls.length) return [];
-      const { id, tool, subject, tokens, originalTokens, state, pin } = block;
+      const { id, tool, subject, tokens, originalTokens, state, pin, mayPin } = block;
       const isThere = isWhole(block);
       const rewritten = isThere
         ? -1
@@ -142,7 +143,7 @@ function spendOfResults(
       const full = carrying(from, left, isThere ? tokens : originalTokens);
       const rest = carrying(left, calls.length, tokens, from);
       return [{
-        ...{ id, tool, subject, tokens, originalTokens, state, pin, place },
+        ...{ id, tool, subject, tokens, originalTokens, state, pin, mayPin, place },
         calls: full.calls + (tokens > 0 ? rest.calls : 0),
         costUnits: full.costUnits + rest.costUnits,
         usd: full.usd + rest.usd,

@@ -50,7 +50,7 @@ Deno.test("approvals: a call that needs approval waits, and the turn continues w
   }];
   assertEquals((await call(handler, "GET", `${session}/approvals`)).body, { approvals });
   const body = (await call(handler, "GET", session)).body as Record<string, unknown>;
-  assertEquals([body.approvals, body.status], [approvals, "idle"]);
+  assertEquals([body.approvals, body.status, body.awaitsApproval], [approvals, "idle", true]);
 
   const last = stopped.at(-1)!.id;
   const following = follow(handler, session, last);

@@ -173,8 +173,8 @@ function textHtml(text: string): string {
 }
 
 const STYLE = `
-:root{color-scheme:light dark;--paper:#f8f9f8;--raised:#fff;--sunken:#eef1ef;--line:#d9dedb;--ink:#17201d;--soft:#56625d;--accent:#0b6660;--comes:#d8efdf;--goes:#f8ded7}
-@media (prefers-color-scheme:dark){:root{--paper:#121614;--raised:#1a201d;--sunken:#202724;--line:#333d38;--ink:#e6ebe8;--soft:#a0ada7;--accent:#6cc7bd;--comes:#16382a;--goes:#48231c}}
+:root{color-scheme:light dark;--paper:#f8f9f8;--raised:#fff;--sunken:#eef1ef;--line:#d9dedb;--ink:#17201d;--soft:#56625d;--accent:#0b6660;--added:#d8efdf;--removed:#f8ded7}
+@media (prefers-color-scheme:dark){:root{--paper:#121614;--raised:#1a201d;--sunken:#202724;--line:#333d38;--ink:#e6ebe8;--soft:#a0ada7;--accent:#6cc7bd;--added:#16382a;--removed:#48231c}}
 *{box-sizing:border-box}
 body{max-width:48rem;margin:0 auto;padding:1rem;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);overflow-wrap:anywhere}
 h1{font-size:1.5rem;line-height:1.25;margin:.5rem 0}
@@ -195,9 +195,9 @@ pre{max-height:30rem;overflow:auto;margin:.5rem 0;padding:.5rem .7rem;border-rad
 pre code{padding:0}
 .diff{white-space:pre}
 .diff span{display:block;tab-size:4;unicode-bidi:isolate}
-.comes{background:var(--comes)}
-.goes{background:var(--goes)}
-.where{color:var(--soft)}
+.added{background:var(--added)}
+.removed{background:var(--removed)}
+.hunk{color:var(--soft)}
 img{max-width:100%;border-radius:.4rem}
 blockquote{margin:.5rem 0;padding-left:.9rem;border-left:3px solid var(--line);color:var(--soft)}
 .scroll{overflow-x:auto}

@@ -81,7 +81,7 @@ Deno.test("sharePage() returns one file without scripts, whatever was written", 
     "echo same",
     "echo b b.txt",
   ]);
-  assertStringIncludes(html, '<span class="goes">-old &lt;b&gt;\n</span><span class="comes">+b\n</span>');
+  assertStringIncludes(html, '<span class="removed">-old &lt;b&gt;\n</span><span class="added">+b\n</span>');
   assertStringIncludes(html, "<p>Done, <strong>all of it</strong>.</p>");
   // Calls, results and reasoning are collapsed; messages aren't.
   assertEquals(html.match(/<details[^>]*open/g), null);

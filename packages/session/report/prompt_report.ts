@@ -46,6 +46,8 @@ export interface BlockSummary {
     | "evicted"
     | "compact";
   readonly pin: PinReport | null;
+  /** Pins that it accepts. */
+  readonly mayPin: readonly Pin["wish"][];
   readonly title: string;
 }
 
@@ -93,6 +95,8 @@ export interface PromptSnapshot {
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
   readonly pins: readonly Pin[];
   readonly countTokens: CountTokens;
+  /** Returns whether a message can be pinned. Default: none can. */
+  readonly mayPin?: (pin: Pick<Pin, "place" | "wish">) => boolean;
 }
 
 interface Sides {
@@ -222,7 +226,7 @@ function sidesOf({ history, view }: PromptSnapshot): Sides[] {
 }
 
 function describer(
-  { history, view, pins, countTokens }: PromptSnapshot,
+  { history, view, pins, countTokens, mayPin = () => false }: PromptSnapshot,
 ): (sides: Sides) => BlockSummary {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>
@@ -247,10 +251,13 @@ function describer(
       originalTokens: count(original),
       state: original ? stateOf(now, original, line) : "visible",
       pin: (place === undefined ? undefined : pinned.get(place)) ?? null,
+      mayPin: place === undefined ? [] : WISHES.filter((wish) => mayPin({ place, wish })),
       title: titleOf(piece),
     };
   };
 }
+
+const WISHES = ["retain", "evict"] as const;
 
 function stateOf(
   now: Message | ToolDefinition | undefined,

@@ -26,6 +26,11 @@ export interface PlayOptions {
   readonly bare?: boolean;
   /** Default: `parts`. */
   readonly namesVisible?: VisibleNames;
+  /**
+   * Most tokens that a recorded call read from the cache, the fixed prefix included. With it no entry expires
+   * by time. Default: entries expire after the profile's time to live.
+   */
+  readonly cachedAtMost?: (call: number) => number;
   /** Whether the provider extends a prefix to an hour, and whether the policy knows a session's end. Default: yes; no. */
   readonly keepAlive?: Pick<WarmOptions, "grants" | "reportsEnd">;
 }
@@ -56,7 +61,7 @@ export interface Played {
 const REFETCH_MS = 4_000;
 
 export async function play(recording: Recording, make: MakePolicy, options: PlayOptions): Promise<Played> {
-  const { countTokens, refetches, namesVisible = "parts" } = options;
+  const { cachedAtMost, countTokens, refetches, namesVisible = "parts" } = options;
   const history: Message[] = [];
   const sight = new Sight(namesVisible);
   const desk = new Desk(recording, options);
@@ -76,10 +81,16 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
       sight.add(message, (user) => countMessageTokens(user, countTokens));
     }
   };
-  const send = async (nowMs: number, answer: Message | undefined): Promise<number> => {
+  const send = async (
+    nowMs: number,
+    { answer, mostCached }: {
+      readonly answer: Message | undefined;
+      readonly mostCached?: number | undefined;
+    },
+  ): Promise<number> => {
     const view = await policy.view({ messages: [...history], tools: desk.tools, nowMs });
     const aside = view.aside ? desk.ask(view.aside, { nowMs, outputTokens: view.aside.outputTokens }) : 0;
-    const paid = desk.send(view, { nowMs, outputTokens: desk.outputTokens(answer) });
+    const paid = desk.send(view, { nowMs, outputTokens: desk.outputTokens(answer), mostCached });
     policy.sent?.(desk.usage);
     sight.show(view.messages, desk.units.slice(desk.units.length - view.messages.length));
     return aside + paid;
@@ -90,7 +101,7 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     addMessages(recording.messages.slice(taken, call.messages));
     taken = call.messages;
     const answer = recording.messages[call.messages];
-    cost += await send(call.timeMs, answer);
+    cost += await send(call.timeMs, { answer, mostCached: cachedAtMost?.(at) });
     if (isRefused(sight.view)) totals.refused++;
     totals.userShareGone += sight.userShareGone();
     const wanted = wantedBy(answer);
@@ -103,10 +114,16 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
     const bearers = sight.bearers(lost).flatMap((place) => history[place] ?? []);
     const trip = await repair(bearers, { lost, number: totals.refetches, countTokens });
     addMessages(trip);
-    totals.refetchCost += await send(call.timeMs + REFETCH_MS, trip[0]);
+    totals.refetchCost += await send(call.timeMs + REFETCH_MS, { answer: trip[0] });
   }
   cost += desk.pause(policy, { at: recording.calls.length - 1, nextMs: Infinity });
   return { calls: recording.calls.length, cost, ...totals, ...desk.totals };
+}
+
+interface SentRequest {
+  readonly nowMs: number;
+  readonly outputTokens: number;
+  readonly mostCached?: number | undefined;
 }
 
 class Desk {
@@ -125,7 +142,8 @@ class Desk {
     const { bare = false, recall, profile } = options;
     this.#options = options;
     this.#recording = recording;
-    this.#cache = new HourCache(profile, options.keepAlive);
+    const ttlMs = options.cachedAtMost ? Infinity : profile.ttlMs;
+    this.#cache = new HourCache({ ...profile, ttlMs }, options.keepAlive);
     const tokens = bare ? undefined : recording.fixedPrefixTokens;
     this.#prefix = tokens === undefined ? [] : [{ hash: "fixed prefix", tokens }];
     this.tools = [
@@ -141,7 +159,7 @@ class Desk {
     return Math.max(reported, countMessageTokens(answer, this.#options.countTokens));
   }
 
-  send(view: PolicyView, request: { readonly nowMs: number; readonly outputTokens: number }): number {
+  send(view: PolicyView, request: SentRequest): number {
     const before = this.units;
     const cost = this.ask(view, request);
     const { promptTokens, cachedTokens } = this.usage;
@@ -174,12 +192,17 @@ class Desk {
 
   ask(
     { messages, tools }: PolicyView,
-    { nowMs, outputTokens }: { readonly nowMs: number; readonly outputTokens: number },
+    { nowMs, outputTokens, mostCached = Infinity }: SentRequest,
   ): number {
     const { profile, countTokens, bare } = this.#options;
     this.units = [...this.#prefix, ...PrefixCache.unitsOf({ messages, tools }, countTokens)];
     this.#requestedAtMs = nowMs;
-    const { promptTokens, cachedTokens } = this.#cache.serve(this.units, nowMs);
+    const { promptTokens, cachedTokens: servedTokens } = this.#cache.serve(this.units, nowMs);
+    const [prefix] = this.#prefix;
+    // Other sessions may have cached the fixed prefix.
+    const cachedTokens = mostCached === Infinity
+      ? servedTokens
+      : Math.min(mostCached, Math.max(servedTokens, prefix?.tokens ?? 0));
     this.usage = { promptTokens, cachedTokens, outputTokens };
     return promptCost(profile, this.usage) + (bare ? 0 : outputPrice(profile) * outputTokens);
   }

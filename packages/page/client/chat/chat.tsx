@@ -11,6 +11,7 @@ import { api, errorMessage, RefusedError } from "../api/api.ts";
 import { headOf, type TurnBudget, type WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";
 import { dollars, duration, plain, share } from "../parts/format.ts";
+import { Icon, IconButton } from "../parts/icon.tsx";
 import { Markdown } from "../parts/markdown.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
@@ -30,7 +31,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const conversation = useConversation(id);
   const { entries, session, isRunning, trouble, unsent } = conversation;
   const [visible, setVisible] = useState(WINDOW);
-  const { log, isAtEnd, toEnd, keepPlace } = useScroll();
+  const { log, content, isAtEnd, toEnd, keepPlace } = useScroll();
   const first = Math.max(0, entries.length - visible);
   const earlier = () => {
     keepPlace();
@@ -54,31 +55,42 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   };
   return (
     <section
-      class="talk"
+      class="chat"
       aria-label="Conversation"
       onKeyDown={(event) => event.key === "Escape" && isRunning && conversation.cancel()}
     >
       <SessionHead place={{ view: "talk", id }} head={session && headOf(session)} />
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
-        <Top hidden={first} more={earlier} />
-        {entries.slice(first).map((item) => <Entry key={item.key} item={item} />)}
-        {isRunning && <Working />}
-        {conversation.approvals.map((approval) => (
-          <QuestionView
-            key={approval.id}
-            approval={approval}
-            answer={(reply) => conversation.answer(approval, reply)}
-          />
-        ))}
-        {edit && editing === undefined && (
-          <p class="again">
-            <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
-            <button type="button" class="quiet" onClick={() => again()}>Try again</button>
-          </p>
-        )}
+        <div class="entries" ref={content}>
+          <Top hidden={first} more={earlier} />
+          {entries.slice(first).map((item) => (
+            <Entry key={item.key} item={item} isLive={isRunning && item === entries.at(-1)} />
+          ))}
+          {isRunning && <Working />}
+          {conversation.approvals.map((approval) => (
+            <QuestionView
+              key={approval.id}
+              approval={approval}
+              answer={(reply) => conversation.answer(approval, reply)}
+            />
+          ))}
+          {edit && editing === undefined && (
+            <p class="retry">
+              <IconButton icon="edit" act={edit}>Edit the last message</IconButton>
+              <IconButton icon="retry" act={() => again()}>Try again</IconButton>
+            </p>
+          )}
+        </div>
       </div>
-      {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>Scroll to the end</button>}
-      <p class="hidden" role="status">
+      {!isAtEnd && (
+        <div class="jump">
+          <button type="button" onClick={toEnd}>
+            <Icon name="down" />
+            Scroll to the end
+          </button>
+        </div>
+      )}
+      <p class="visually-hidden" role="status">
         {isRunning
           ? "The agent is working."
           : conversation.approvals.length > 0
@@ -89,7 +101,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       </p>
       <Trouble text={trouble} />
       {unsent && !conversation.isSending && (
-        <p class="trouble unsent">
+        <p class="error unsent">
           Message not sent: <bdi>{plainText(unsent.input).slice(0, 80)}</bdi>
           <button type="button" onClick={() => conversation.sendAgain()}>Retry</button>
         </p>
@@ -114,7 +126,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
 function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   const isDone = done === steps.length;
   return (
-    <details class="plan" open={!isDone}>
+    <details class="plan" open={!isDone && !matchMedia("(max-width: 60rem)").matches}>
       <summary>
         {isDone
           ? `Plan: ${counted(done, "step")} done`
@@ -128,7 +140,7 @@ function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
             aria-current={at === done ? "step" : undefined}
           >
             <bdi>{step}</bdi>
-            {at < done && <span class="hidden">, done</span>}
+            {at < done && <span class="visually-hidden">, done</span>}
           </li>
         ))}
       </ol>
@@ -179,6 +191,7 @@ function useConversation(id: string): SessionTalk {
 /** Follows the end while it is visible, and preserves the position when entries are added above. */
 function useScroll() {
   const log = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
   const [isAtEnd, setAtEnd] = useState(true);
   const follows = useRef(true);
   const fromEnd = useRef<number | undefined>(undefined);
@@ -190,7 +203,15 @@ function useScroll() {
       setAtEnd(follows.current);
     };
     box?.addEventListener("scroll", look, { passive: true });
-    return () => box?.removeEventListener("scroll", look);
+    // Also when the space below the log or an entry changes.
+    const watch = new ResizeObserver(() => {
+      if (box && follows.current) box.scrollTop = box.scrollHeight;
+    });
+    if (box && content.current) [box, content.current].forEach((one) => watch.observe(one));
+    return () => {
+      box?.removeEventListener("scroll", look);
+      watch.disconnect();
+    };
   }, []);
   useLayoutEffect(() => {
     const box = log.current;
@@ -201,6 +222,7 @@ function useScroll() {
   });
   return {
     log,
+    content,
     isAtEnd,
     toEnd() {
       follows.current = true;
@@ -231,10 +253,9 @@ function QuestionView({ approval, answer }: {
       setSent(false);
     }
   };
-  const id = `why-${approval.id}`;
   return (
     <form
-      class="question"
+      class="approval"
       aria-label={`Run ${name}?`}
       tabIndex={-1}
       ref={box}
@@ -243,7 +264,7 @@ function QuestionView({ approval, answer }: {
         say("deny");
       }}
     >
-      <p class="asks" role="alert">
+      <p class="approval-title" role="alert">
         Run{" "}
         <b>
           <bdi>{name}</bdi>
@@ -253,8 +274,8 @@ function QuestionView({ approval, answer }: {
       {(change === undefined || change.omitted !== undefined) &&
         <Clip text={readable(approval.arguments)} label="Arguments" />}
       {[...(effects?.writes ?? []).map((path) => `Writes ${path}`), ...(why === undefined ? [] : [why])]
-        .map((text) => <p key={text} class="until">{plain(text)}</p>)}
-      <p class="until">
+        .map((text) => <p key={text} class="details">{plain(text)}</p>)}
+      <p class="details">
         Denied if you send a message, or without a decision by{" "}
         {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
       </p>
@@ -263,15 +284,16 @@ function QuestionView({ approval, answer }: {
         <button type="button" disabled={isSent} onClick={() => say("always")}>
           Allow for session
         </button>
-        <label for={id}>Reason</label>
-        <input
-          id={id}
-          value={reason}
-          maxLength={2_000}
-          placeholder="Visible to the agent"
-          onInput={(event) => setReason(event.currentTarget.value)}
-        />
-        <button type="submit" class="stop" disabled={isSent}>Deny</button>
+        <label>
+          Reason
+          <input
+            value={reason}
+            maxLength={2_000}
+            placeholder="Visible to the agent"
+            onInput={(event) => setReason(event.currentTarget.value)}
+          />
+        </label>
+        <button type="submit" class="danger" disabled={isSent}>Deny</button>
       </div>
     </form>
   );
@@ -283,12 +305,18 @@ function readable(text: string): string {
   return plain(JSON.stringify(JSON.parse(text), null, 2));
 }
 
-const Entry = memo(({ item }: { readonly item: TranscriptEntry }): JSX.Element | null => {
+interface EntryProps<Item = TranscriptEntry> {
+  readonly item: Item;
+  /** Whether the entry may still grow. */
+  readonly isLive: boolean;
+}
+
+const Entry = memo(({ item, isLive }: EntryProps): JSX.Element | null => {
   switch (item.kind) {
     case "user":
       return <Spoken content={item.content} />;
     case "reply":
-      return <Reply item={item} />;
+      return <Reply item={item} isLive={isLive} />;
     case "call":
       return <Call item={item} />;
     case "rewrite":
@@ -317,7 +345,7 @@ function Spoken({ content }: { readonly content: Content }) {
     ? [{ type: "text", text: content }]
     : content;
   return (
-    <article class="said" aria-label="You">
+    <article class="message" aria-label="You">
       {parts.map((part, at) => <Part key={at} part={part} />)}
     </article>
   );
@@ -331,9 +359,9 @@ function Part({ part }: { readonly part: ContentPart }) {
     case "text":
       return part.text.length > LONG
         ? <Clip text={part.text} />
-        : <p class="plain" dir="auto">{part.text}</p>;
+        : <p class="plain-text" dir="auto">{part.text}</p>;
     case "refusal":
-      return <p class="plain" dir="auto">{part.refusal}</p>;
+      return <p class="plain-text" dir="auto">{part.refusal}</p>;
     case "image_url":
       return <Image url={part.image_url.url} alt="Attached image" />;
     default:
@@ -349,22 +377,24 @@ function Part({ part }: { readonly part: ContentPart }) {
 function Image({ url, alt }: { readonly url: string; readonly alt: string }) {
   if (/^data:image\/(png|jpeg|gif|webp);/.test(url)) return <img src={url} alt={alt} />;
   return (
-    <p class="plain">
+    <p class="plain-text">
       <bdi>{url.slice(0, 200)}</bdi>
     </p>
   );
 }
 
-function Reply({ item: { text, reasoning } }: { readonly item: EntryOf<"reply"> }) {
+function Reply({ item: { text, reasoning }, isLive }: EntryProps<EntryOf<"reply">>) {
+  // Reasoning that was displayed live stays open: closing it would move the text.
+  const [wasLive] = useState(isLive);
   return (
     <article class="reply" aria-label="Agent">
       {reasoning !== "" && (
-        <details class="reasoning" open={text === ""}>
+        <details class="reasoning" open={wasLive}>
           <summary>Reasoning</summary>
-          <Markdown text={reasoning} />
+          <Markdown text={reasoning} isLive={isLive && text === ""} />
         </details>
       )}
-      {text !== "" && <Markdown text={text} />}
+      {text !== "" && <Markdown text={text} isLive={isLive} />}
     </article>
   );
 }
@@ -482,13 +512,13 @@ function End(
   return (
     <footer class="end">
       {reason !== "completed" && (
-        <p class={reason === "approval" ? "" : "why"}>
+        <p class={reason === "approval" ? "" : "reason"}>
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
           {refusedImages &&
             " If the model doesn't support images, edit the message that contains them, or choose another model."}
         </p>
       )}
-      <p class="sums">{sumOf(ledger)}</p>
+      <p class="totals">{sumOf(ledger)}</p>
     </footer>
   );
 }
@@ -563,15 +593,13 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
           ))}
         </ul>
       </details>
-      {done && <button type="button" class="quiet" onClick={() => ask("undo")}>Undo file changes</button>}
+      {done && <IconButton icon="undo" act={() => ask("undo")}>Undo file changes</IconButton>}
       {done && (
-        <button type="button" class="quiet" onClick={() => ask("back")}>
-          Undo and continue from before the turn
-        </button>
+        <IconButton icon="fork" act={() => ask("back")}>Undo and continue from before the turn</IconButton>
       )}
-      {isUndone && <button type="button" class="quiet" onClick={() => ask("redo")}>Redo file changes</button>}
+      {isUndone && <IconButton icon="redo" act={() => ask("redo")}>Redo file changes</IconButton>}
       {refused && (
-        <p class="trouble" role="alert">
+        <p class="error" role="alert">
           <bdi>{refused.why}</bdi>
           {refused.mayForce && (
             <button type="button" onClick={() => ask(refused.wish, true)}>Do it anyway</button>

@@ -4,6 +4,7 @@ import type { JSX, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, errorMessage } from "../api/api.ts";
 import type { TurnBudget } from "../api/sessions.ts";
+import { Icon, IconButton } from "../parts/icon.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 
 export interface ComposerProps {
@@ -22,10 +23,12 @@ export interface ComposerProps {
   readonly leave?: () => void;
   /** Starts editing the last message. Default: unavailable. */
   readonly edit?: () => void;
+  /** A text for the field; each new object replaces the field's. Default: none. */
+  readonly suggestion?: { readonly text: string } | undefined;
 }
 
 export function Composer(
-  { send, isRunning = false, cancel, onContinue, supportsImages, edits, leave = () => {}, edit }:
+  { send, isRunning = false, cancel, onContinue, supportsImages, edits, leave = () => {}, edit, suggestion }:
     ComposerProps,
 ): JSX.Element {
   const [text, setText] = useState("");
@@ -50,6 +53,12 @@ export function Composer(
     field.current?.focus();
     return () => put(draft);
   }, [edits]);
+
+  useLayoutEffect(() => {
+    if (!suggestion) return;
+    setText(suggestion.text);
+    field.current?.focus();
+  }, [suggestion]);
 
   const submit = async (event?: Event) => {
     event?.preventDefault();
@@ -114,7 +123,7 @@ export function Composer(
       onDrop={onDrop}
     >
       {edits !== undefined && (
-        <p class="edits">
+        <p class="editing">
           The edited message starts a new session from before your last message. This session and the files
           stay unchanged.
           <button type="button" class="quiet" onClick={leave}>Cancel edit</button>
@@ -142,12 +151,12 @@ export function Composer(
       )}
       <Trouble text={trouble} />
       {supportsImages === false && files.some(({ part }) => part.type === "image_url") && (
-        <p class="trouble" role="status">
+        <p class="error" role="status">
           This model is not known to support images; its provider may refuse the message.
         </p>
       )}
       {mentions.list}
-      <label class="hidden" for="input">
+      <label class="visually-hidden" for="input">
         {isRunning
           ? "Message to the running agent"
           : edits === undefined
@@ -169,16 +178,24 @@ export function Composer(
         onPaste={onPaste}
         {...mentions.attributes}
       />
-      <div class="actions">
-        <button type="button" class="quiet" onClick={() => chooser.current?.click()}>Attach</button>
+      <div class="toolbar">
+        <IconButton icon="attach" act={() => chooser.current?.click()}>Attach</IconButton>
         <input ref={chooser} type="file" multiple hidden aria-label="Files to attach" onChange={onChoose} />
         {!isRunning && <Limits texts={limits} change={setLimits} />}
-        <span class="space" />
+        <span class="spacer" />
         {onContinue && (
           <button type="button" onClick={() => onContinue(limitsOf(limits))}>Continue the turn</button>
         )}
-        {isRunning && <button type="button" class="stop" onClick={() => cancel?.()}>Stop</button>}
-        <button type="submit" class="primary" disabled={isEmpty}>{isRunning ? "Steer" : "Send"}</button>
+        {isRunning && (
+          <button type="button" class="danger" onClick={() => cancel?.()}>
+            <Icon name="stop" />
+            Stop
+          </button>
+        )}
+        <button type="submit" class="primary" disabled={isEmpty}>
+          <Icon name="send" />
+          {isRunning ? "Steer" : "Send"}
+        </button>
       </div>
     </form>
   );
@@ -207,7 +224,7 @@ function Limits(
   return (
     <details class="limits">
       <summary>{isLimited ? "Limited" : "Limits"}</summary>
-      <div class="sheet">
+      <div class="fields">
         <p>The turn ends when it reaches one of these limits.</p>
         {FIELDS.map(({ name, label }) => (
           <label key={name}>
@@ -427,7 +444,7 @@ function useMentions(
     },
     list: isOpen
       ? (
-        <ul class="offer" role="listbox" id={id} aria-label="Files of the workspace">
+        <ul class="completions" role="listbox" id={id} aria-label="Files of the workspace">
           {files.map((file, place) => (
             <li
               key={file}

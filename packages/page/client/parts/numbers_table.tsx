@@ -3,11 +3,11 @@ import { useState } from "preact/hooks";
 
 const ROWS = 25;
 
-/** A column. The first one labels the rows. `words` and `begins` are texts; `begins` may be long. */
+/** A column. The first one labels the rows. `text` and `clipped` contain text; `clipped` may be long. */
 export type Column<Row> = readonly [
   head: string,
   cell: (row: Row) => ComponentChildren,
-  kind?: "words" | "begins",
+  kind?: "text" | "clipped",
 ];
 
 export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More" }: {
@@ -26,13 +26,13 @@ export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More
           <thead>
             <tr>
               {columns.map(([head, , kind]) => (
-                <th key={head} scope="col" class={kind === "words" ? kind : undefined}>{head}</th>
+                <th key={head} scope="col" class={kind === "text" ? kind : undefined}>{head}</th>
               ))}
             </tr>
           </thead>
           <tbody>
             {rows.slice(0, visible).map((row, at) => (
-              <tr key={at} class={isChosen?.(row) ? "chosen" : undefined}>
+              <tr key={at} class={isChosen?.(row) ? "selected" : undefined}>
                 {columns.map(([head, cell, kind], at) =>
                   at === 0
                     ? <th key={head} scope="row" class={kind}>{cell(row)}</th>

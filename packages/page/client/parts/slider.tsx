@@ -37,7 +37,7 @@ export function Slider({ label, length, at, choose, text, find, children }: Slid
     if (found !== undefined) go(found);
   };
   return (
-    <div class="picture" role="group" aria-label={`${label}, scrollable`}>
+    <div class="graphic" role="group" aria-label={`${label}, scrollable`}>
       <div
         class="slider"
         role="slider"

@@ -12,7 +12,7 @@ export interface Sum {
 
 export function SumList({ totals }: { readonly totals: readonly Sum[] }): JSX.Element {
   return (
-    <dl class="sums">
+    <dl class="totals">
       {totals.map(({ name, value, note }) => (
         <div key={name}>
           <dt>{name}</dt>

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { errorMessage } from "../api/api.ts";
 
 export function Trouble({ text }: { readonly text: string | undefined }): JSX.Element | null {
-  return text === undefined ? null : <p class="trouble" role="alert">{text}</p>;
+  return text === undefined ? null : <p class="error" role="alert">{text}</p>;
 }
 
 /** Returns the error of the last action, and a function that runs an action and resolves to whether it succeeded. */

@@ -105,13 +105,13 @@ function PromptStrip(
       >
         <svg width={width} height={rows * (ROW.height + ROW.gap)} aria-hidden="true">
           {KINDS.map((kind) => <path key={kind} class={kind} d={seen[kind]} />)}
-          <path class="gone" d={gone} />
+          <path class="evicted" d={gone} />
           <path class="outline" d={outline(at)} />
         </svg>
       </Slider>
       <ul class="legend">
         {KINDS.map((kind) => <li key={kind} class={kind}>{NAMES[kind]}</li>)}
-        <li class="gone">Removed from the prompt</li>
+        <li class="evicted">Removed from the prompt</li>
       </ul>
     </div>
   );
@@ -168,7 +168,7 @@ function Detail(
       {place !== null && <Wishes block={block} wish={wish} />}
       <Trouble text={trouble} />
       {texts && (
-        <div class="sides">
+        <div class="comparison">
           <Side title="Current prompt" text={texts.now} none="Nothing." />
           {texts.original && state !== "visible" && <Side title="Original" text={texts.original} none="" />}
         </div>
@@ -198,28 +198,29 @@ function Side(
 function Wishes(
   { block, wish }: { readonly block: Block; readonly wish: (wish?: PinReport["wish"]) => void },
 ) {
-  const { pin, role, state } = block;
-  if (kindOf(block) === "instructions") return null;
+  const { pin, state, mayPin } = block;
   if (pin) {
     const done = pin.state === "done";
     const pinText = pin.wish === "retain"
       ? (done ? "Retained in the prompt." : "Pending: restored at the next rewrite and then retained.")
       : (done ? "Evicted from the prompt." : "Pending: evicted at the next rewrite.");
     return (
-      <p class="wish">
+      <p class="pin">
         <span role="status">{pinText}</span>
         <button type="button" onClick={() => wish()}>Remove pin</button>
       </p>
     );
   }
+  const mayEvict = mayPin.includes("evict") && state !== "replaced";
+  if (!mayEvict && !mayPin.includes("retain")) return null;
   return (
-    <p class="wish">
-      <button type="button" onClick={() => wish("retain")}>
-        {state === "visible" ? "Retain" : "Restore and retain"}
-      </button>
-      {role === "tool" && state !== "replaced" && (
-        <button type="button" onClick={() => wish("evict")}>Evict</button>
+    <p class="pin">
+      {mayPin.includes("retain") && (
+        <button type="button" onClick={() => wish("retain")}>
+          {state === "visible" ? "Retain" : "Restore and retain"}
+        </button>
       )}
+      {mayEvict && <button type="button" onClick={() => wish("evict")}>Evict</button>}
     </p>
   );
 }
@@ -241,11 +242,11 @@ function ChangedBlocks(
               <bdi>{nameOf(block)}</bdi>
             </button>
           )],
-          ["Beginning", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
+          ["Beginning", ([, { title }]) => <bdi>{title}</bdi>, "clipped"],
           ["Tokens now", ([, { tokens }]) => formatCount(tokens)],
           ["Original tokens", ([, { originalTokens }]) => formatCount(originalTokens)],
           ["State", ([, { pin, state }]) =>
-            pin ? (pin.wish === "retain" ? "pinned: retain" : "pinned: evict") : STATES[state], "words"],
+            pin ? (pin.wish === "retain" ? "pinned: retain" : "pinned: evict") : STATES[state], "text"],
         ]}
       />
     </section>
