@@ -331,7 +331,9 @@ for (const [agent, write] of Object.entries(WRITERS)) {
   Deno.test(`tare history: totals of random histories of ${agent} equal the generator's`, () => {
     for (let seed = 1; seed <= 60; seed++) {
       const random = seeded(seed);
-      const sessions = makeSessions(random);
+      // Some logs were deleted; others may contain their calls.
+      const sessions = makeSessions(random).filter((_, at) => at === 0 || !chance(random, 0.15));
+      if (sessions.length > 1 && chance(random, 0.2)) sessions.shift();
       const home = Deno.makeTempDirSync();
       try {
         const files = write(sessions, random, home);
@@ -356,7 +358,7 @@ for (const [agent, write] of Object.entries(WRITERS)) {
         const { all, unreadable, notRead, unknownLines } = readLogs({
           places: { home, env: () => undefined },
         });
-        const made = sessions.flatMap(({ own }) => own);
+        const made = [...new Map(sessions.flatMap(callsOf).map((call) => [call.number, call])).values()];
         const sum = (of: (call: Call) => number) => made.reduce((total, call) => total + of(call), 0);
         assertEquals(
           [all.calls, all.promptTokens, all.outputTokens, unreadable, notRead, unknownLines.size],
