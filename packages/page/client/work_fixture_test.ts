@@ -83,14 +83,17 @@ async function workOnDay(
     await (await forwarding.fetch(request)!).text();
     nowMs += MINUTE_MS;
   };
-  await ask([USER]);
-  await ask([USER, ...RESULTS.slice(0, 2)]);
-  await ask([USER, ...RESULTS.slice(0, 4)]);
+  const user = daysAgo === 1 && agent === "some-agent"
+    ? USER
+    : { role: "user", content: `Fix part ${daysAgo} for ${agent}.` };
+  await ask([user]);
+  await ask([user, ...RESULTS.slice(0, 2)]);
+  await ask([user, ...RESULTS.slice(0, 4)]);
   nowMs += 30 * MINUTE_MS;
   cachedTokens = 0;
-  await ask([USER, ...RESULTS]);
+  await ask([user, ...RESULTS]);
   for (let more = 1; more < size % 4; more++) {
-    await ask([USER, ...RESULTS, { role: "user", content: `Continue with part ${more}.` }]);
+    await ask([user, ...RESULTS, { role: "user", content: `Continue with part ${more}.` }]);
   }
   await ask([{ role: "user", content: "What is the time, if I may ask?" }], "model-without-price");
   await forwarding.close();

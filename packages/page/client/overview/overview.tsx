@@ -231,6 +231,7 @@ function DayChart({ days, day, choose }: {
           : causes.map(([part, name]) => [part, name])}
         bars={bars}
         at={at}
+        isSelected={day !== undefined}
         choose={(at) => choose(names[at]!)}
         text={`${dayInWords(names[at]!)}: ${
           row ? `${money(row)}, ${saved(row)} estimated saving` : "no calls"
