@@ -504,7 +504,7 @@ Deno.test("chat: actions are buttons with an icon and a name", async () => {
   );
 });
 
-Deno.test("chat: growing text never moves up: its height doesn't shrink, whatever Markdown comes next", async () => {
+Deno.test("chat: the height of a reply doesn't shrink while it is streamed", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
