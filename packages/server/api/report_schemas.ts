@@ -16,6 +16,25 @@ export function numbers<const Names extends readonly string[]>(
   };
 }
 
+export const INNER_CALLS = Type.Array(
+  closed({
+    type: text("Purpose, such as `compaction` or `advisor_message`."),
+    model: optionalText("Absent: unknown, or that of the outer call."),
+    promptTokens: NUMBER,
+    cachedTokens: NUMBER,
+    cacheWriteTokens: Type.Optional(NUMBER),
+    hourWriteTokens: Type.Optional(NUMBER),
+    outputTokens: NUMBER,
+  }, "InnerCall"),
+  { description: "Model calls inside the call; its other fields exclude them." },
+);
+
+export const SERVER_TOOLS = Type.Unsafe<Readonly<Record<string, number>>>({
+  type: "object",
+  additionalProperties: { type: "number" },
+  description: "Uses of the provider's own tools by name, such as `web_search`.",
+});
+
 const SPENT_ON = closed(numbers(PARTS), "SpentOn");
 
 const WISH = Type.Enum(["retain", "evict"]);
@@ -54,6 +73,12 @@ const CALL = closed({
   newTokens: NUMBER,
   outputTokens: NUMBER,
   estimated: FLAG,
+  tier: orNull(TEXT),
+  region: orNull(TEXT),
+  serverTools: SERVER_TOOLS,
+  servedBy: orNull(TEXT),
+  innerCalls: INNER_CALLS,
+  reportedUsd: orNull(NUMBER),
   costUnits: NUMBER,
   usd: orNull(NUMBER),
   spent: closed({ costUnits: SPENT_ON, usd: orNull(SPENT_ON) }, "Spent"),
@@ -222,6 +247,7 @@ export const SPEND_REPORT = closed({
     ...TOTAL_FIELDS,
   }, "SpendRow")),
   hasMore: FLAG,
+  pricesDate: text("Date of the list prices, such as `2026-01-31`."),
 }, "Spend");
 
 export const MISSES_QUERY = {

@@ -1,3 +1,4 @@
+import { MODELS_DATE } from "@tare/planner/internal";
 import {
   dayAndModel,
   dayOf,
@@ -49,6 +50,8 @@ export interface SpendingReport {
   /** Days the newest first; others the most expensive first, by dollars, then cost units. */
   readonly rows: readonly SpendRow[];
   readonly hasMore: boolean;
+  /** Date of the list prices, such as `2026-01-31`. */
+  readonly pricesDate: string;
 }
 
 /** Returns today's stored cost of keep-alive requests in US dollars. @throws {StoreError} */
@@ -90,6 +93,7 @@ export function reportSpend(
     all: usageTotals.all(rows.flatMap(({ days }) => days)),
     rows: rows.slice(0, limit).map(({ key, session, days }) => ({ ...usageTotals.all(days), key, session })),
     hasMore: rows.length > limit,
+    pricesDate: MODELS_DATE,
   };
 }
 

@@ -169,7 +169,7 @@ function Spend(): JSX.Element {
         prompts’ tokens. Cache misses: share of the prompts’ cost for content that was read again because it
         was not cached.
       </p>
-      <Units />
+      <Units pricesDate={days.value?.pricesDate} />
     </>
   );
 }

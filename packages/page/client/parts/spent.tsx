@@ -45,6 +45,7 @@ export const PARTS:
     ["changed", "Changes by the client", "cache misses after other tools, another model or edited messages"],
     ["lost", "Early cache loss", "cache misses within the cache’s lifetime"],
     ["output", "Output", "generated tokens"],
+    ["serverSide", "Server tools", "the provider’s own tools, and model calls inside a call"],
     ["keepAlive", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
   ];
 
@@ -72,10 +73,11 @@ export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.El
 /** Explanation of cost units. */
 export const COST_UNIT = "One cost unit is the price of one uncached input token; output isn’t included.";
 
-export function Units(): JSX.Element {
+export function Units({ pricesDate }: { readonly pricesDate?: string | undefined }): JSX.Element {
   return (
     <p class="note">
-      {COST_UNIT} Dollars include output, and only calls whose price is known.
+      {COST_UNIT} Dollars include output, and only calls whose price is known
+      {pricesDate === undefined ? "." : `: reported, set, or the list price of ${pricesDate}.`}
     </p>
   );
 }

@@ -148,6 +148,7 @@ function Detail({ call }: { readonly call: CallReport }) {
     rewrites,
     summary,
     estimated,
+    reportedUsd,
   } = call;
   const tokens = partsOf(call);
   const of = (paid: number, baseline: number | null | undefined, format: (value: number) => string) =>
@@ -157,7 +158,9 @@ function Detail({ call }: { readonly call: CallReport }) {
     ["Prompt", formatCount(promptTokens)],
     ...(baseline ? [["Baseline prompt", formatCount(baseline.promptTokens)] as const] : []),
     ["Cost units", of(costUnits, baseline?.costUnits, formatCount)],
-    ...(usd === null ? [] : [["US dollars", of(usd, baseline?.usd, dollars)] as const]),
+    ["US dollars", usd === null ? "no price" : of(usd, baseline?.usd, dollars)],
+    ...(reportedUsd === null ? [] : [["Reported by the provider", dollars(reportedUsd)] as const]),
+    ...billingOf(call),
   ];
   return (
     <section class="detail" aria-label="Selected call">
@@ -197,6 +200,23 @@ function Detail({ call }: { readonly call: CallReport }) {
       ))}
     </section>
   );
+}
+
+/** Returns what decides the price besides tokens. */
+function billingOf({ tier, region, servedBy, serverTools, innerCalls }: CallReport): [string, string][] {
+  const named: readonly (readonly [string, string | null])[] = [
+    ["Service tier", tier],
+    ["Region", region],
+    ["Served by", servedBy],
+  ];
+  return [
+    ...named.flatMap(([name, value]): [string, string][] => value === null ? [] : [[name, value]]),
+    ...Object.entries(serverTools).map(([tool, uses]): [string, string] => [tool, formatCount(uses)]),
+    ...innerCalls.map(({ type, model, promptTokens, outputTokens }): [string, string] => [
+      [type, model].filter(Boolean).join(", "),
+      `${formatCount(promptTokens)} → ${formatCount(outputTokens)}`,
+    ]),
+  ];
 }
 
 const CAUSES: Readonly<Record<string, string>> = {
