@@ -211,7 +211,7 @@ export interface NewCall extends Omit<LoggedCall, "atMs" | "fingerprints"> {
   readonly atMs?: number | undefined;
   readonly ts?: number | undefined;
   readonly reply?: string;
-  /** What was said in the reply, for its default fingerprint. */
+  /** Text of the reply, for its default fingerprint. */
   readonly said?: string;
   /** Default: one of the time (or else the session), the usage and the text. */
   readonly fingerprints?: () => CallFingerprints;

@@ -88,7 +88,7 @@ export interface LoggedHistory {
   readonly unreadable: readonly { readonly path: string; readonly why: string }[];
   /** Name of the time zone of days. */
   readonly timeZone: string;
-  /** What was found and not read, with the number of files or sessions. */
+  /** Logs found and not read, with the number of files or sessions. */
   readonly notRead: readonly NotRead[];
 }
 
