@@ -18,8 +18,8 @@ export {
   faultOfStored,
   readSettingsFiles,
   settingsDigests,
-  type SettingsFile,
   settingsPaths,
+  type StoredVariables,
   storeSettings,
   withSettingsFiles,
 } from "./server/settings_files.ts";

@@ -73,9 +73,10 @@ export class SpentCalls {
       ...missing,
       output: usage.outputTokens,
     };
-    const usdFor = price && {
-      cacheRead: parts.cached.usd ?? 0,
-      new: share(tokensFor.new),
+    const usdFor = parts.cached.usd === undefined ? undefined : {
+      cacheRead: parts.cached.usd,
+      new: share(tokensFor.new) + (uncached === 0 ? parts.uncached.usd ?? 0 : 0) +
+        (parts.serverSide.usd ?? 0),
       expired: share(missing.expired),
       broken: share(missing.broken),
       output: parts.output.usd ?? 0,

@@ -1,12 +1,5 @@
-import {
-  contentText,
-  type Cost,
-  type CountTokens,
-  type Message,
-  type ToolDefinition,
-  type Usage,
-} from "@tare/messages";
-import { countMessageTokens } from "@tare/messages/internal";
+import { contentText, type CountTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import { addUsage, countMessageTokens } from "@tare/messages/internal";
 import {
   type BaselinePrompt,
   baselineShared,
@@ -39,7 +32,7 @@ import {
 } from "../cache/prompt_size.ts";
 import { afterKeepAlive, afterRequest, type ClockState, NEW_CLOCK } from "../clock/clock.ts";
 import type { CompactionHabit } from "../agents.ts";
-import { listPrice, listWindow, type Price, type Profile, recognizeProfile } from "../providers.ts";
+import { listPrice, listWindow, type Profile, recognizeProfile } from "../providers.ts";
 import type {
   Decision,
   KeepAliveEntry,
@@ -278,7 +271,8 @@ export function bookCall(
   const readable = servedOf(cachingProfile, scale, { promptTokens: prompt, ...predicted });
   // After a rewrite at the very start only the estimate is left.
   const served = expected > 0 ? read.cachedTokens / expected : predicted.cacheHitProbability;
-  const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
+  const inner = innerUnits(profile, actual);
+  const cost = promptCost(profile, actual) + inner + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = dryRun ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
   const lastShared = !last
     ? 0
@@ -308,13 +302,18 @@ export function bookCall(
     cacheHitProbability: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
+  // The provider's own tools make it read the prompt again; a search for deferred tools is Tare's.
+  const later = baseline.deferred ? undefined : laterReads(reported);
   const resent = dryRun ? actual : baselineCall.resend;
-  // Without reports and a known cache nothing is claimed.
-  const isUnreported = !reported && profile.name === "none";
-  const taken: BaselineCall = isUnreported
+  // Nothing is claimed without reports and a known cache, or for a prompt that the provider compacted.
+  const isUnclaimed = !reported && profile.name === "none" ||
+    actual.innerCalls?.some(({ type }) => type === "compaction");
+  const taken: BaselineCall = isUnclaimed
     ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
     : isSame || dryRun
     ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
+    : later
+    ? withReads(baselineCall, later)
     : baselineCall;
   const nextClock = afterRequest(before.clock, {
     atMs: nowMs,
@@ -324,7 +323,7 @@ export function bookCall(
       prompt,
       last ? scaled(scale, lastShared) + (lastShared < lastTokens ? 0 : before.outputTokens) : 0,
     ),
-    costUnits: cost + outputPrice(profile, model) * actual.outputTokens,
+    costUnits: cost - inner + outputPrice(profile, model) * actual.outputTokens,
   }, profile);
   const { retainedTokens, credit, upgrade, clock } = nextClock;
   const projected = dryRun
@@ -336,16 +335,20 @@ export function bookCall(
     taken.usage,
     isSame || dryRun || !last ? retainedTokens : providerShared(baselineShared(last, own), scale),
   );
-  const alike = promptCost(profile, baselinePrompt) + (compaction ? promptCost(profile, compaction) : 0);
-  const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
-  const refuted = taken.refutes ? Math.max(0, before.compacted.extraCostUnits ?? 0) : 0;
+  const alike = promptCost(profile, baselinePrompt) + inner +
+    (compaction ? promptCost(profile, compaction) : 0);
+  const extra = extraOf(before.compacted, taken, alike - inner - promptCost(profile, taken.whole));
+  const { extraCostUnits = 0 } = before.compacted;
+  // A conversation that would still have fitted wasn't compacted, even if that would have been cheaper.
+  const wouldFit = last?.baseline !== undefined && last.baseline.providerTokens <= windowTokens;
+  const refuted = !taken.refutes ? 0 : wouldFit ? extraCostUnits : Math.max(0, extraCostUnits);
   const isInherited = before.rewritten === "before_fork" && !baseline.isDetour && !dryRun;
   const baselineCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
   // Estimates don't decide whether rewriting pays.
   const planned = projected ? projected.costUnits - projected.refetchCostUnits : cost;
   const paid = before.paid + planned;
   const baselineTotal = before.baseline + baselineCost;
-  const resendCost = resendCostOf(before, promptCost(profile, taken.resend), planned);
+  const resendCost = resendCostOf(before, promptCost(profile, taken.resend) + inner, planned);
   const resend = before.resend + (projected && isSame ? planned : resendCost);
   const recognized = recognizeProfile(actual, profile) ?? before.recognized;
   const idleSince: Record<string, number> = {};
@@ -426,12 +429,18 @@ export function bookCall(
     }),
     ...(summary && { summary }),
     costUnits: cost,
-    baseline: { ...roundTokens(baselinePrompt), outputTokens },
+    baseline: {
+      ...roundTokens(baselinePrompt),
+      outputTokens,
+      ...firstOf(baselinePrompt, later),
+      ...billedAlike(actual),
+    },
     ...(compaction && {
-      baselineCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
+      baselineCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS, ...ratedAlike(actual) },
     }),
     baselineCostUnits: baselineCost,
-    ...(taken.whole.promptTokens <= windowTokens && { resendCostUnits: promptCost(profile, taken.whole) }),
+    ...(taken.whole.promptTokens - (later?.promptTokens ?? 0) <= windowTokens &&
+      { resendCostUnits: promptCost(profile, taken.whole) + inner }),
     ...(projected && { projected }),
     ...((retainedTokens > 0 || upgrade) && {
       keepAlive: {
@@ -544,8 +553,62 @@ function project(
   return {
     promptTokens: Math.round(sent.promptTokens),
     cachedTokens: Math.round(sent.cachedTokens),
-    costUnits: promptCost(profile, sent) + refetches,
+    costUnits: promptCost(profile, sent) + innerUnits(profile, actual) + refetches,
     refetchCostUnits: refetches,
+  };
+}
+
+/** Returns the reads of a prompt after the first; `undefined` if there are none or their number is unknown. */
+function laterReads(usage: Usage | undefined): PromptUsage | undefined {
+  const { firstRead: first } = usage ?? {};
+  if (!usage || !first || first.estimated) return undefined;
+  const { cacheWriteTokens: written, hourWriteTokens: forAnHour } = usage;
+  const rest = (whole: number, part = 0) => Math.max(0, whole - part);
+  return {
+    promptTokens: rest(usage.promptTokens, first.promptTokens),
+    cachedTokens: rest(usage.cachedTokens, first.cachedTokens),
+    ...(written !== undefined && { cacheWriteTokens: rest(written, first.cacheWriteTokens) }),
+    ...(forAnHour !== undefined && { hourWriteTokens: rest(forAnHour, first.hourWriteTokens) }),
+  };
+}
+
+function withReads(call: BaselineCall, later: PromptUsage): BaselineCall {
+  const { usage, whole, resend } = call;
+  const add = (read: PromptUsage) =>
+    read.promptTokens === 0 ? read : addUsage({ ...read, outputTokens: 0 }, { ...later, outputTokens: 0 });
+  return { ...call, usage: add(usage), whole: add(whole), resend: add(resend) };
+}
+
+/** Returns the first read of the baseline's prompt, by which its price is chosen. */
+function firstOf(
+  { promptTokens, cachedTokens }: PromptUsage,
+  later: PromptUsage | undefined,
+): Pick<Usage, "firstRead"> {
+  if (!later || promptTokens === 0) return {};
+  const first = (whole: number, rest: number) => Math.round(Math.max(0, whole - rest));
+  return {
+    firstRead: {
+      promptTokens: first(promptTokens, later.promptTokens),
+      cachedTokens: first(cachedTokens, later.cachedTokens),
+    },
+  };
+}
+
+/** Returns what the baseline has in common with the call besides tokens. */
+function billedAlike(actual: Usage): Partial<Usage> {
+  const { serverTools, innerCalls } = actual;
+  return {
+    ...ratedAlike(actual),
+    ...(serverTools && { serverTools }),
+    ...(innerCalls && { innerCalls }),
+  };
+}
+
+function ratedAlike({ tier, region, model }: Usage): Partial<Usage> {
+  return {
+    ...(tier !== undefined && { tier }),
+    ...(region !== undefined && { region }),
+    ...(model !== undefined && { model }),
   };
 }
 
@@ -617,118 +680,9 @@ export function promptCost(
     hourWriteTokens * writes.hour;
 }
 
-/**
- * Returns the cost of a call: its prompt in cost units, and prompt and reply in US dollars if the price is
- * known. Without reported writes all uncached tokens count as written.
- *
- * @example
- * ```ts
- * import { assertAlmostEquals, assertEquals } from "@std/assert";
- * import { profileNamed } from "@tare/planner";
- * import { callCost } from "@tare/planner/internal/parts";
- *
- * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
- * const { costUnits, usd } = callCost(usage, {
- *   profile: profileNamed("openai"),
- *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
- * });
- * assertEquals(costUnits, 280_000);
- * assertAlmostEquals(usd!, 0.5 + 0.2 + 0.15);
- * ```
- */
-export function callCost(usage: Usage, rates: Rates): Cost {
-  const { profile, price } = rates;
-  const costUnits = promptCost(profile, usage);
-  return price ? { costUnits, usd: usdOf(usage, price) } : { costUnits };
-}
-
-/** Cost of a call by cached prompt, uncached prompt and reply. */
-export type CostParts = Readonly<Record<"cached" | "uncached" | "output", Cost>>;
-
-/**
- * Returns {@linkcode callCost} by cached prompt, uncached prompt and reply; the reply has no cost units.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { profileNamed } from "@tare/planner";
- * import { callCostParts } from "@tare/planner/internal/parts";
- *
- * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
- * const { cached, uncached, output } = callCostParts(usage, {
- *   profile: profileNamed("openai"),
- *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
- * });
- * assertEquals([cached.costUnits, uncached.costUnits, output.costUnits], [80_000, 200_000, 0]);
- * assertEquals([cached.usd, output.usd], [0.2, 0.15]);
- * ```
- */
-export function callCostParts(
-  usage: Usage,
-  rates: Rates,
-): CostParts {
-  const whole = callCost(usage, rates);
-  const { profile, price } = rates;
-  const { promptTokens, cachedTokens, outputTokens } = usage;
-  const units = cachedTokens * profile.read;
-  const uncached = whole.costUnits - units;
-  if (!price || whole.usd === undefined) {
-    return { cached: { costUnits: units }, uncached: { costUnits: uncached }, output: { costUnits: 0 } };
-  }
-  const times = timesOf(promptTokens, price);
-  const cached = cachedTokens * (price.cacheRead ?? price.input) * times.input / 1e6;
-  const output = outputTokens * price.output * times.output / 1e6;
-  return {
-    cached: { costUnits: units, usd: cached },
-    uncached: { costUnits: uncached, usd: whole.usd - cached - output },
-    output: { costUnits: 0, usd: output },
-  };
-}
-
-/**
- * Returns the highest possible cost of a call: nothing cached, and all of it written for an hour.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { profileNamed } from "@tare/planner";
- * import { mostOfCall } from "@tare/planner/internal";
- *
- * const call = { promptTokens: 1_000_000, outputTokens: 100_000 };
- * const rates = { profile: profileNamed("openai"), price: { input: 2, output: 10, cacheRead: 0.2 } };
- * assertEquals(mostOfCall(call, rates).usd, 3);
- * ```
- */
-export function mostOfCall(
-  usage: Pick<Usage, "promptTokens" | "outputTokens">,
-  rates: Rates,
-): Cost {
-  const { promptTokens, outputTokens } = usage;
-  const written = { cacheWriteTokens: promptTokens, hourWriteTokens: promptTokens };
-  const plain = callCost({ promptTokens, cachedTokens: 0, outputTokens }, rates);
-  const hourWriteCost = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
-  const usd = plain.usd === undefined ? undefined : Math.max(plain.usd, hourWriteCost.usd ?? 0);
-  return {
-    costUnits: Math.max(plain.costUnits, hourWriteCost.costUnits),
-    ...(usd !== undefined && { usd }),
-  };
-}
-
-/** Profile and price of a model. */
-export interface Rates {
-  readonly profile: Pick<Profile, "write" | "read" | "writes">;
-  readonly price?: Price | undefined;
-}
-
-function usdOf(usage: Usage, price: Price): number {
-  const { promptTokens, cachedTokens, outputTokens, hourWriteTokens = 0 } = usage;
-  const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite } = price;
-  const uncached = promptTokens - cachedTokens;
-  const { cacheWriteTokens: written = uncached } = usage;
-  const prompt = cachedTokens * cacheRead + (uncached - written) * input +
-    (written - hourWriteTokens) * cacheWrite + hourWriteTokens * cacheWriteHour;
-  const times = timesOf(promptTokens, price);
-  return (prompt * times.input + outputTokens * output * times.output) / 1e6;
+/** Returns the cost of the prompts of calls inside a call, in cost units of its own model. */
+export function innerUnits(profile: Parameters<typeof promptCost>[0], { innerCalls = [] }: Usage): number {
+  return innerCalls.reduce((sum, call) => sum + promptCost(profile, call), 0);
 }
 
 export type PromptUsage = Pick<
@@ -1034,8 +988,4 @@ function writtenLike(like: PromptUsage, promptTokens: number, cachedTokens: numb
     cacheWriteTokens: times * cacheWriteTokens,
     ...(hourWriteTokens !== undefined && { hourWriteTokens: times * hourWriteTokens }),
   };
-}
-
-function timesOf(promptTokens: number, { long }: Price): Readonly<Record<"input" | "output", number>> {
-  return long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
 }

@@ -52,11 +52,11 @@ Deno.test("reportCall() splits the cost of a call in dollars and cost units, wit
     Object.entries(of ?? {}).map(([name, sum]) => [name, Number(sum.toFixed(9))]);
   assertEquals(rounded(call.spent.usd), [
     ...[["cacheRead", 0.4], ["new", 1.25], ["expired", 3.75], ["ownRewrite", 1.25 + 0.1 + 0.2]],
-    ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["keepAlive", 0]],
+    ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["serverSide", 0], ["keepAlive", 0]],
   ]);
   assertEquals(rounded(call.spent.costUnits), [
     ...[["cacheRead", 40_000], ["new", 125_000], ["expired", 375_000], ["ownRewrite", 125_000 + 10_000]],
-    ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["keepAlive", 0]],
+    ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["serverSide", 0], ["keepAlive", 0]],
   ]);
   const totals = usageTotals.call(call);
   for (const [unit, whole] of [["Usd", call.usd!], ["CostUnits", call.costUnits]] as const) {

@@ -477,7 +477,7 @@ class ResponsesTurnWriter implements TurnWriter {
       arguments: String(item.arguments ?? ""),
     }));
     const { id, status, usage: counted } = this.#last;
-    const usage = readUsage(counted);
+    const usage = readUsage(counted, { ...this.#last, output: items });
     const reply: WireReply = {
       ...(usage && { usage }),
       ...(typeof id === "string" && { id }),
