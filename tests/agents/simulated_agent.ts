@@ -129,6 +129,7 @@ export class SimulatedConversation {
       ...(retainedTokens > 0
         ? [{ type: "user" as const, text: sourceText("retained", retainedTokens) }]
         : []),
+      ...this.#items.slice(items.length),
     ];
     this.#promptTokens = 0;
     this.#sentItems = this.#items.length;

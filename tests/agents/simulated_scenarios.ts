@@ -25,7 +25,7 @@ export const SIMULATED_AGENTS: readonly SimulatedAgent[] = [
     protocol: MESSAGES,
     userAgent: "claude-cli/2.1.332 (external, cli)",
     compactsFrom: "refused",
-    retainedTokens: 10_000,
+    retainedTokens: 8_000,
   },
 ];
 
