@@ -22,7 +22,7 @@ export interface SimulatedAgent {
   readonly compactsFrom: ((windowTokens: number) => number) | "refused";
   /** Whether its user messages stay after a compaction. Default: false. */
   readonly keepsUserTexts?: boolean;
-  /** Tokens of other content that it adds after a compaction. Default: 0. */
+  /** Tokens of other content that it adds after a compaction, as for `sourceText()`. Default: 0. */
   readonly retainedTokens?: number;
 }
 
