@@ -221,7 +221,12 @@ Deno.test("page: the overview displays the server's estimated saving", async () 
     `${count(totals.promptTokens)}${share(totals.cachedTokens, totals.promptTokens)} from cache`,
     `${count(totals.outputTokens)}${CALLS} calls`,
   ];
-  assertEquals(await texts(page, ".totals dd"), [...rowOf(today), ...rowOf(all)]);
+  assertEquals(await texts(page, ".totals dd"), [
+    ...[`${dollars(today.usd)}${CALLS} calls`, `${dollars(all.usd)}${CALLS} calls`],
+    `${share(all.baselineUsd - all.usd, all.baselineUsd)}of the cost without Tare`,
+    `${share(all.cachedTokens, all.promptTokens)}of the prompts’ tokens`,
+    ...[...rowOf(today), ...rowOf(all)],
+  ]);
   const groups = await texts(page, "[aria-label='Optimized sessions and holdout'] tbody tr:first-child > *");
   assertEquals(groups, [
     "Agent, optimized",

@@ -558,7 +558,7 @@ function project(
   };
 }
 
-/** Returns the reads of a prompt after the first; `undefined` if there are none or their number is unknown. */
+/** Returns the reads of a prompt after the first; `undefined` if there are none or unknown. */
 function laterReads(usage: Usage | undefined): PromptUsage | undefined {
   const { firstRead: first } = usage ?? {};
   if (!usage || !first || first.estimated) return undefined;
@@ -579,7 +579,7 @@ function withReads(call: BaselineCall, later: PromptUsage): BaselineCall {
   return { ...call, usage: add(usage), whole: add(whole), resend: add(resend) };
 }
 
-/** Returns the first read of the baseline's prompt, by which its price is chosen. */
+/** The first read of a prompt decides whether it is long. */
 function firstOf(
   { promptTokens, cachedTokens }: PromptUsage,
   later: PromptUsage | undefined,
@@ -594,7 +594,6 @@ function firstOf(
   };
 }
 
-/** Returns what the baseline has in common with the call besides tokens. */
 function billedAlike(actual: Usage): Partial<Usage> {
   const { serverTools, innerCalls } = actual;
   return {

@@ -119,6 +119,8 @@ Deno.test("reportSpend() groups costs by day, model, session and agent within a 
     0,
   ]]);
   assertEquals(rows({ by: "agent", from: "2026-01-03" }), [["", 16, 0.5, 0]]);
+  const bothDays = rows({ by: "day_agent", from: "2026-01-02" });
+  assertEquals(bothDays.map(([key]) => key).sort(), ["2026-01-02", "2026-01-02 tare", "2026-01-03"].sort());
   const report = reportSpend(sessions(), { by: "session", limit: 1 });
   assertEquals([report.rows.length, report.hasMore, report.all.calls, report.all.usd], [1, true, 31, 7.5]);
   assertEquals(report.rows[0]?.session, { kind: "gateway", title: "Two", model: "b", agent: null });

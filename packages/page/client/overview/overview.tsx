@@ -135,11 +135,11 @@ function Spend(): JSX.Element {
   const totals = day === undefined ? days.value?.all : days.value?.rows.find(({ key }) => key === day);
   return (
     <>
-      <h2>Cost</h2>
       <Trouble text={days.trouble} />
       {days.value && days.value.rows.length === 0 && <p>No model calls yet.</p>}
       {days.value && totals && days.value.rows.length > 0 && (
         <>
+          <SumList totals={summaryOf(days.value)} />
           <DayChart days={days.value} day={day} choose={setDay} />
           <Rows
             label="By day"
@@ -172,6 +172,17 @@ function Spend(): JSX.Element {
       <Units pricesDate={days.value?.pricesDate} />
     </>
   );
+}
+
+function summaryOf({ all, rows }: SpendReport): Sum[] {
+  const today = rows.find(({ key }) => key === new Date().toISOString().slice(0, 10));
+  const calls = ({ calls }: UsageTotals) => counted(calls, "call");
+  return [
+    { name: "Today", value: today ? money(today) : dollars(0), note: today ? calls(today) : "no calls" },
+    { name: "All days", value: money(all), note: calls(all) },
+    { name: "Estimated saving", value: saved(all), note: "of the cost without Tare" },
+    { name: "From cache", value: share(all.cachedTokens, all.promptTokens), note: "of the prompts’ tokens" },
+  ];
 }
 
 const STACKS = { cause: "Stacked by cause", agent: "Stacked by agent" } as const;
@@ -231,6 +242,7 @@ function DayChart({ days, day, choose }: {
           : causes.map(([part, name]) => [part, name])}
         bars={bars}
         at={at}
+        isSelected={day !== undefined}
         choose={(at) => choose(names[at]!)}
         text={`${dayInWords(names[at]!)}: ${
           row ? `${money(row)}, ${saved(row)} estimated saving` : "no calls"

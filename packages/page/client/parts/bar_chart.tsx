@@ -22,6 +22,8 @@ export interface BarChartProps {
   readonly series: readonly Series[];
   readonly bars: readonly Bar[];
   readonly at: number;
+  /** Whether that bar is highlighted. Default: yes. */
+  readonly isSelected?: boolean;
   readonly choose: (at: number) => void;
   /** Description of the selected bar. */
   readonly text: string;
@@ -35,7 +37,8 @@ export interface BarChartProps {
 
 /** Stacked bars with an axis, as a slider: arrow keys and clicks select a bar. A table contains its numbers. */
 export function BarChart(
-  { label, series, bars, at, choose, text, format, limit, baseline, marks = {} }: BarChartProps,
+  { label, series, bars, at, isSelected = true, choose, text, format, limit, baseline, marks = {} }:
+    BarChartProps,
 ): JSX.Element {
   const [box, room] = useWidth<HTMLDivElement>();
   const { width, pitch, ticks, yOf, paths, dashed, labels } = useMemo(
@@ -61,7 +64,7 @@ export function BarChart(
             find={(x) => Math.floor(x / pitch)}
           >
             <svg width={width} height={height} aria-hidden="true">
-              <rect class="selected" x={at * pitch} y={0} width={pitch} height={height} />
+              {isSelected && <rect class="selected" x={at * pitch} y={0} width={pitch} height={height} />}
               {ticks.map((tick) => <path key={tick} class="grid" d={`M0 ${yOf(tick)}h${width}`} />)}
               {series.map(([color], index) => <path key={color} class={color} d={paths[index]} />)}
               <path class="baseline" d={dashed} />
@@ -79,9 +82,9 @@ export function BarChart(
               {labels.map((at) => (
                 <text
                   key={at}
-                  x={round((at + 0.5) * pitch)}
+                  x={Math.max(LABEL / 3, Math.min(width - LABEL / 3, round((at + 0.5) * pitch)))}
                   y={height - 3}
-                  text-anchor={anchorOf(at, bars.length)}
+                  text-anchor="middle"
                 >
                   {bars[at]!.name}
                 </text>
@@ -118,7 +121,7 @@ const HEAD = 16;
 const PITCH = { least: 6, most: 72 };
 
 /** Space of a label below the bars, in pixels. */
-const LABEL = 56;
+const LABEL = 66;
 
 function layOut(
   bars: readonly Bar[],
@@ -165,11 +168,6 @@ function ticksTo(top: number): readonly number[] {
     { length: Math.floor(top / step * 1.001) + 1 },
     (_, at) => Number((at * step).toPrecision(6)),
   );
-}
-
-function anchorOf(at: number, length: number): "start" | "middle" | "end" {
-  if (at === length - 1) return "end";
-  return at === 0 ? "start" : "middle";
 }
 
 function round(pixels: number): number {

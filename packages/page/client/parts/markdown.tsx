@@ -31,26 +31,26 @@ export function settledPart(text: string): string {
   // Code is displayed as it comes, except for a line that may end it.
   const isCode = (before.match(/^ {0,3}(?:```|~~~)/gm) ?? []).length % 2 === 1;
   if (isCode) return /^ {0,3}[`~]/.test(line) ? before : text;
-  if (/^[\s>]*(?:[-*+=_#|>`~:\s]*|\d+[.)]?\s*)$/.test(line)) return before.trimEnd();
+  if (/^ {0,3}(?:```|~~~)/.test(line)) return before;
   // A table's rows are displayed whole, and its head with the row below it.
-  if (/^\s*\|/.test(line)) {
-    const isTable = /^\s*\|?[\s:|-]*-[\s:|-]*\n(?:\s*\|.*\n)*$/m.test(before);
-    return isTable ? before : before.trimEnd();
+  const rows = /(?:^|\n)((?:[ \t]*\|[^\n]*\n)*)$/.exec(before)?.[1] ?? "";
+  if (/^\s*\|/.test(line) || rows !== "" && /^[\s:|-]*$/.test(line)) {
+    return rows.split("\n").length > 2 ? before : before.slice(0, before.length - rows.length).trimEnd();
   }
-  if (/(?:^|\n)\s*\|[^\n]*\n$/.test(before) && /^[\s:|-]*$/.test(line)) {
-    return before.replace(/(?:^|\n)\s*\|[^\n]*\n$/, "");
-  }
+  if (/^[\s>]*(?:[-*+=_#|>`~:\s]*|\d+[.)]?\s*)$/.test(line)) return before.trimEnd();
   const open = /!?\[[^\]\n]*(?:\](?:\([^)\n]*)?)?$/.exec(line);
   const rest = open ? line.slice(0, open.index) : line;
-  return before + closed(rest.replace(/[*_~`]+$/, ""));
+  return before + closed(rest.replace(/[*_~`!]+$/, ""));
 }
 
 /** Returns a line with its open emphasis and code closed. */
 function closed(line: string): string {
   const ends: string[] = [];
-  for (const [mark] of line.matchAll(/`+|\*\*|~~/g)) {
-    if (ends.at(-1) === mark) ends.pop();
-    else if (!ends.at(-1)?.startsWith("`")) ends.push(mark);
+  for (const { 0: mark, index } of line.matchAll(/`+|\*+|~~|_+/g)) {
+    const isCode = ends.at(-1)?.startsWith("`") ?? false;
+    const [before = " ", after = " "] = [line[index - 1], line[index + mark.length]];
+    if (ends.at(-1) === mark && (isCode || before !== " ")) ends.pop();
+    else if (!isCode && (mark.startsWith("`") || after !== " " && !/\w/.test(before))) ends.push(mark);
   }
   return line.trimEnd() + ends.reverse().join("");
 }
