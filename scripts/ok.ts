@@ -6,12 +6,12 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { fromFileUrl } from "@std/path";
+import { fromFileUrl, join } from "@std/path";
 import { consumerFault, runDeno } from "./consumer.ts";
 import { coverageFaults } from "./tested/coverage_faults.ts";
 import { readCoverage } from "./tested/read_coverage.ts";
 import { publicApiFaults, readPublicApi } from "./public_api.ts";
-import { packForNpm, PUBLISHED } from "./pack_npm.ts";
+import { PUBLISHED } from "./pack_npm.ts";
 import { config, entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
 import { sourceFaults } from "./source_rules.ts";
 import { LOCK } from "./tested/suites.ts";
@@ -124,9 +124,10 @@ function language(): Promise<Outcome> {
 
 /** The packages as npm gets them, as two public checkers of packages see them. */
 async function packed(): Promise<Outcome> {
-  const folder = await Deno.makeTempDir();
+  const home = await Deno.makeTempDir();
+  const folder = join(home, "tare-packages");
   try {
-    for (const name of PUBLISHED) await packForNpm(name, folder);
+    await installAsDocumented(home);
     return await command(
       ["run", "--frozen", "--allow-read", "--allow-env", "check_packed.ts", folder],
       "tests/apart/packed",
@@ -135,8 +136,34 @@ async function packed(): Promise<Outcome> {
     console.log((error as Error).message);
     return { passed: 0, failed: 1 };
   } finally {
-    await Deno.remove(folder, { recursive: true });
+    await Deno.remove(home, { recursive: true });
   }
+}
+
+/** Runs the commands of docs/own_loop.md: the first in the clone, the second in an empty project, which then imports all. */
+async function installAsDocumented(home: string): Promise<void> {
+  const text = await Deno.readTextFile(new URL("docs/own_loop.md", root));
+  const [, lines = ""] = /## Installation\n[^]*?```sh\n([^]*?)```/.exec(text) ?? [];
+  const [pack = "", install = ""] = lines.trim().split("\n");
+  const project = join(home, "project");
+  await Deno.mkdir(project);
+  const shell = async (line: string, cwd: string) => {
+    const env = {
+      HOME: home,
+      DENO_DIR: cache,
+      npm_config_cache: npmCache,
+      npm_config_update_notifier: "false",
+    };
+    const { success, stderr } = await new Deno.Command("sh", { args: ["-ec", line], cwd, env }).output();
+    if (!success) throw new Error(`${line} failed:\n${new TextDecoder().decode(stderr)}`);
+  };
+  const { denoDir: cache } = JSON.parse((await run(["info", "--json"])).output);
+  const npmCache = Deno.env.get("npm_config_cache") ?? join(Deno.env.get("HOME") ?? home, ".npm");
+  await shell(pack, fromFileUrl(root));
+  await shell(install, project);
+  const imports = PUBLISHED.filter((name) => name !== "adapters")
+    .map((name) => `await import("@tare/${name}");`).join("");
+  await shell(`node --input-type=module -e '${imports}'`, project);
 }
 
 const gates: Readonly<Record<string, () => Promise<Outcome>>> = {

@@ -43,8 +43,8 @@ Deno.test("claims: docs/savings.md shows the measured constants", () => {
         ...costs.map((measured) => `${change(measured)} @ ${(100 * measured.lostEdits).toFixed(1)} %`),
       ],
       ["worst session", ...costs.map(({ worst }) => worst.toFixed(2))],
-      ["of 40 real Claude Code bills", change(UNSEEN_BILL)],
-      ["of its longest sessions", UNSEEN_BILL.longest.toFixed(2)],
+      ["share of 40 real Claude Code bills", change(UNSEEN_BILL)],
+      ["share of the longest sessions' bills", UNSEEN_BILL.longest.toFixed(2)],
     ]
   ) assert(row(cells).test(text), cells.join(" | "));
 });

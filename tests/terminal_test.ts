@@ -6,7 +6,7 @@ import { profileNamed } from "@tare/planner";
 import { agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { memoryStore } from "@tare/session/sqlite";
 import { workspaceTools } from "@tare/tools";
-import { openTerminal } from "./pseudo_terminal.ts";
+import { openTerminal, type Terminal } from "./pseudo_terminal.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { LINUX, needs } from "./needs.ts";
 
@@ -91,7 +91,7 @@ Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }
   };
   assertMatch(
     await chat.shows(PROMPT),
-    /Chatting with echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands\./,
+    /Chatting with echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands, tare page opens the page\./,
   );
   assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 call, /);
   // The waiting line is visible, and Ctrl-C ends only the turn.
@@ -342,6 +342,7 @@ Deno.test({
       inputs.push(content);
       return { content: `You said **${contentText(content)}**.` };
     },
+    other: () => ({ content: "" }),
   });
   const unset = "TARE_HOST TARE_PORT TARE_TOKEN TARE_DATA TARE_WORKSPACE INIT_CWD ANTHROPIC_API_KEY".split(
     " ",
@@ -351,6 +352,7 @@ Deno.test({
     OPENAI_BASE_URL: provider.url,
     TARE_MODEL: "scripted",
     XDG_DATA_HOME: `${folder}/data`,
+    XDG_CONFIG_HOME: `${folder}/config`,
     // Styled, even if this test runs with NO_COLOR.
     NO_COLOR: "",
   };
@@ -361,7 +363,7 @@ Deno.test({
     await first.shows(PROMPT),
     new RegExp(
       `Started a server for ${cwd} in [\\d.]+ s\\. It runs in the background; tare stop ends it\\.\r\n[^]*` +
-        `Chatting with scripted in ${cwd}\\. /help lists the commands\\.\r\n`,
+        `Chatting with scripted in ${cwd}\\. /help lists the commands, tare page opens the page\\.\r\n`,
     ),
   );
   const say = async (keys: string) => {
@@ -407,16 +409,38 @@ Deno.test({
   assertEquals((await again.ended).code, 1);
   assertMatch(again.text(), new RegExp(`Cannot find a server for ${cwd}: none runs there`));
 
-  // It reports a missing model, and why a start failed.
-  await using without = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
+  // Without a model, it asks for one and remembers it; changed settings restart the server.
+  const start = () =>
+    openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
+      cwd,
+      env: { ...env, TARE_MODEL: "" },
+    });
+  const stored = `${folder}/config/tare/settings.json`;
+  const leave = async (terminal: Terminal) => {
+    terminal.type("\x04");
+    assertEquals((await terminal.ended).code, 0);
+  };
+  await using choosing = start();
+  await choosing.shows(/ 1 {2}scripted\r\n {3}2 {2}other\r\n[^]*Model: number or name \[scripted\] /);
+  choosing.type("\r");
+  await choosing.shows(/Stored in \S+settings\.json\.[^]*Chatting with scripted[^]*› \S+$/);
+  await leave(choosing);
+  assertEquals(JSON.parse(await Deno.readTextFile(stored)), { TARE_MODEL: "scripted" });
+  await using storing = tare("settings", "TARE_MODEL=other");
+  assertEquals((await storing.ended).code, 0);
+  await using changed = start();
+  await changed.shows(/Settings have changed \(TARE_MODEL\)\. Restarting[^]*Chatting with other[^]*› \S+$/);
+  await leave(changed);
+  // Stopping a server whose key this shell lacks would lose it.
+  await using foreign = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
     cwd,
-    env: { ...env, TARE_MODEL: "" },
+    env: { ...env, TARE_MODEL: "scripted", OPENAI_BASE_URL: "" },
   });
-  assertEquals((await without.ended).code, 1);
-  assertMatch(
-    without.text(),
-    /Cannot start a chat: this server has a provider but no model\. For a chat, set .*TARE_MODEL/,
+  await foreign.shows(
+    /other settings \(TARE_MODEL\), and can't be restarted: OPENAI_BASE_URL of that server isn't/,
   );
+  await foreign.shows(/Chatting with other[^]*› \S+$/);
+  await leave(foreign);
   assertEquals((await tare("stop").ended).code, 0);
   await using wrong = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
     cwd,

@@ -17,6 +17,10 @@ export interface Bootstrap {
   /** Locations of instruction files. Default: the workspace. */
   readonly places?: InstructionPlaces;
   readonly lastPort?: number | undefined;
+  /** Whether the server outlives the command that started it. Default: false. */
+  readonly runsAlone?: boolean;
+  /** Variables of `environment` that settings files set. Default: none. */
+  readonly stored?: readonly string[];
   /** Set because the server's process can't read its descriptor limit. */
   readonly maxConnections?: number;
 }

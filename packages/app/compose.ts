@@ -1,5 +1,5 @@
 import { resolve } from "@std/path";
-import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
+import { forgetServer, noteOwnerPort, noteServer, settingsDigests } from "@tare/cli/parts";
 import { CacheKeepAlive } from "@tare/session";
 import { keepAliveUsdOfToday } from "@tare/session/internal/report";
 import { type MetricRegistry, Telemetry } from "@tare/session/telemetry";
@@ -58,6 +58,12 @@ export interface Parts {
   /** Whether the greeting may contain the owner's key. Default: false. */
   readonly showsKey?: boolean;
   readonly maxConnections?: number | undefined;
+  /** Variables that the settings were read from, recorded as digests. Default: none. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Whether the server outlives the command that started it. Default: false. */
+  readonly runsAlone?: boolean | undefined;
+  /** Variables of `environment` that settings files set. Default: none. */
+  readonly stored?: readonly string[] | undefined;
   readonly triggers?: PolicyOptions["triggers"];
 }
 
@@ -80,8 +86,18 @@ export interface RunningServer {
 export async function startServer(
   settings: Settings,
   log: (line: string) => void,
-  { mcpSdk, showsKey = false, places, lastPort, maxConnections, triggers, sandbox: found = NO_SANDBOX }:
-    Parts = {},
+  {
+    mcpSdk,
+    showsKey = false,
+    places,
+    lastPort,
+    maxConnections,
+    triggers,
+    sandbox: found = NO_SANDBOX,
+    environment = {},
+    runsAlone = false,
+    stored = [],
+  }: Parts = {},
 ): Promise<RunningServer> {
   refuseUnsafe(settings, mcpSdk !== undefined);
   const { token, keepAlive: keepAliveBudget, expireAfterDays } = settings;
@@ -141,6 +157,9 @@ export async function startServer(
     url: reachable(server.addr),
     instance,
     pid: Deno.pid,
+    settings: settingsDigests(environment, instance),
+    stored,
+    runsAlone,
   };
   await noteServer(data, noted).catch(onError);
   const url = serverUrl(server.addr);

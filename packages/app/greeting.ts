@@ -40,7 +40,7 @@ export function greet(
     page: `for conversations, token usage and the model's prompt: ${url}/` +
       (signIn === undefined ? "" : `#key=${signIn}`),
     owner: token === undefined
-      ? `signs in with the key in ${join(data, OWNER_FILE)}; tare keys page shows the address`
+      ? `signs in with the key in ${join(data, OWNER_FILE)}; tare page opens the page with it`
       : "signs in with TARE_TOKEN",
     sandbox: "by" in sandbox
       ? `commands run in ${sandbox.by}, ${networkOf(sandbox)}; access outside it needs approval`

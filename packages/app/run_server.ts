@@ -18,12 +18,12 @@ export async function runServer(parts: Parts = {}, args: readonly string[] = Den
   try {
     const log = (line: string) => console.error(printableText(line));
     const bootstrap = await readBootstrap();
-    const { environment, sandbox, lastPort, maxConnections } = bootstrap;
+    const { environment, sandbox, lastPort, maxConnections, runsAlone, stored } = bootstrap;
     const showsKey = Deno.stdout.isTerminal();
     const settings = readSettings(args, environment);
     const places = bootstrap.places ?? findPlaces(settings.workspace);
     const server = await startServer(settings, log, {
-      ...{ sandbox, showsKey, places, lastPort, maxConnections },
+      ...{ sandbox, showsKey, places, lastPort, maxConnections, environment, runsAlone, stored },
       ...parts,
     });
     let endsSince: number | undefined;

@@ -5,7 +5,14 @@
  */
 // deno-lint-ignore-file no-console
 import { fromFileUrl, resolve } from "@std/path";
-import { lastPortIn, launchers, printableText, whenLeft } from "@tare/cli/parts";
+import {
+  lastPortIn,
+  launchers,
+  printableText,
+  type SettingsFile,
+  whenLeft,
+  withSettingsFiles,
+} from "@tare/cli/parts";
 import { serverPermissions, startWith, V8_FLAGS } from "./bootstrap.ts";
 import { usualMaxConnections } from "./listen.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";
@@ -13,6 +20,7 @@ import { serverSandbox } from "./server_sandbox.ts";
 import {
   readSettings,
   type Settings,
+  settingsFiles,
   settingsHelp,
   strangeVariables,
   VARIABLES,
@@ -28,11 +36,12 @@ if (args.includes("--help") || args.includes("-h")) {
   Deno.exit(0);
 }
 
-const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
+const variables = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
 
-function settings(): Settings {
+function settings(): { readonly given: Settings; readonly files: readonly SettingsFile[] } {
   try {
-    return readSettings(args, environment);
+    const files = settingsFiles(args, variables);
+    return { given: readSettings(args, variables, files), files };
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     console.error(printableText(error.message));
@@ -75,7 +84,8 @@ async function linkDescriptors(data: string): Promise<void> {
   }).output();
 }
 
-const given = settings();
+const { given, files } = settings();
+const environment = withSettingsFiles(variables, files);
 for (const sentence of strangeVariables(Object.keys(Deno.env.toObject()))) {
   console.error(printableText(sentence));
 }
@@ -102,7 +112,9 @@ const maxConnections = await usualMaxConnections();
 await linkDescriptors(given.data);
 const { code, end } = supervise({
   start: () => {
-    const handed = { sandbox, places, maxConnections, lastPort: lastPortIn(given.data) };
+    const stored = Object.keys(environment).filter((name) => environment[name] && !variables[name]);
+    const runsAlone = args.length < Deno.args.length;
+    const handed = { sandbox, places, maxConnections, lastPort: lastPortIn(given.data), runsAlone, stored };
     return startWith({ environment, ...handed }, {
       args: [
         ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, handed)],

@@ -8,7 +8,7 @@ import type { Caller } from "@tare/session";
 import { connect } from "./agent_client.ts";
 import { KEY_NOTE, knownWords, option, optionOr, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 
-const ACTS: Readonly<Record<string, number>> = { add: 1, list: 0, remove: 1, page: 0 };
+const ACTS: Readonly<Record<string, number>> = { add: 1, list: 0, remove: 1 };
 
 const ROUTES: readonly Caller["routes"][number][] = ["gateway", "agent", "approve", "metrics"];
 
@@ -26,12 +26,11 @@ await runCommandLine({
   summary: "Adds, lists and removes keys of the running server",
   usage: [
     "add NAME [--budget $5/day] [--routes gateway,agent] [--rate 60/min]",
-    ...["list", "remove NAME", "page"],
+    ...["list", "remove NAME"],
   ],
   details: `  add     Creates a key and prints its secret, once
   list    Prints each key's routes, limits and cost today
-  remove  Revokes a key; its sessions are kept
-  page    Prints the page's address with the owner's key, for signing in`,
+  remove  Revokes a key; its sessions are kept`,
   options: {
     budget: option("$N/day", "Highest cost of its sessions per day (UTC), in US dollars. Default: no limit"),
     routes: optionOr(
@@ -48,7 +47,7 @@ await runCommandLine({
 }, async ({ values, positionals: [act = "", ...names] }) => {
   if (ACTS[act] !== names.length) return "usage";
   const [name = ""] = names;
-  const { url, token, client } = await connect(values.url);
+  const { client } = await connect(values.url);
   switch (act) {
     case "add": {
       const { budget, rate, routes } = values;
@@ -72,7 +71,11 @@ await runCommandLine({
       break;
     }
     case "list": {
-      for (const key of await client.keys()) {
+      const keys = await client.keys();
+      if (keys.length === 0) {
+        console.log("There are no keys except the owner's. tare keys add NAME creates one.");
+      }
+      for (const key of keys) {
         const { budgetUsdPerDay: budget, perMinute: rate } = key;
         const parts = [
           key.name.padEnd(16),
@@ -88,12 +91,6 @@ await runCommandLine({
     case "remove":
       await client.removeKey(name);
       console.log(`Removed the key of ${name}. Requests with it are refused from now on.`);
-      break;
-    case "page":
-      if (token === undefined) {
-        throw new Error("Cannot print the address: the owner's key is not on this machine. Set TARE_TOKEN.");
-      }
-      console.log(`${url}/#key=${token}`);
       break;
   }
   return 0;

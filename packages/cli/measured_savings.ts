@@ -41,7 +41,7 @@ const ROUNDING = 0.005;
 export function savingPromise(): string {
   const { Anthropic, OpenAI, DeepSeek } = UNSEEN_COSTS;
   const most = savingInWords(Math.max(Anthropic.cost, OpenAI.cost));
-  return `about ${most} of resending everything at Anthropic's and OpenAI's prices, ${
+  return `about ${most} of the cost of resending everything at Anthropic's and OpenAI's prices, ${
     savingInWords(DeepSeek.cost)
   } at DeepSeek's; about ${
     savingInWords(UNSEEN_BILL.cost)

@@ -5,14 +5,23 @@
  * @module
  */
 export { agentClient, serverAddress } from "./agent_client.ts";
-export { commandLine } from "./command_line.ts";
+export { commandLine, flag, runCommandLine } from "./command_line.ts";
 export { launchers, whenLeft } from "./launchers.ts";
 export { isDirectory, isFile, type OptionReader, wholeNumber } from "./option.ts";
 export { HOME_VARIABLES } from "./server/data_directory.ts";
 export { dataFolder, STORE_FILE } from "./server/data_folder.ts";
 export { lastPortIn, OWNER_FILE } from "./server/find_owner_key.ts";
 export { noteOwnerPort, ownerKey } from "./server/owner_key.ts";
-export { forgetServer, noteServer, USUAL_PORT } from "./server/noted_server.ts";
+export { callersFolder, forgetServer, noteServer, USUAL_PORT } from "./server/noted_server.ts";
 export { freePlace, onlyPlace } from "./server/server_place.ts";
+export {
+  faultOfStored,
+  readSettingsFiles,
+  settingsDigests,
+  type SettingsFile,
+  settingsPaths,
+  storeSettings,
+  withSettingsFiles,
+} from "./server/settings_files.ts";
 export { printableText } from "./terminal/printable_text.ts";
 export { table } from "./terminal/table.ts";

@@ -16,7 +16,9 @@ const COMMANDS = [
   "ask",
   "chat",
   "acp",
+  "settings",
   "demo",
+  "page",
   "spend",
   "doctor",
   "prompt",
@@ -34,10 +36,15 @@ const HELP =
 
   tare                    chat with the agent in this folder; starts its server in the background if none runs
   tare COMMAND [--help]
+  tare --version
 
-${COMMANDS.map((name) => `  ${name.padEnd(7)} ${TASKS[name]!.description}`).join("\n")}
+${COMMANDS.map((name) => `  ${name.padEnd(8)} ${TASKS[name]!.description}`).join("\n")}
 
 The server's workspace is the folder where it is started, unless TARE_WORKSPACE or --workspace sets another.`;
+
+const VERSION: string = JSON.parse(
+  Deno.readTextFileSync(new URL("../planner/deno.json", import.meta.url)),
+).version;
 
 async function run(task: string, args: readonly string[]): Promise<number> {
   const child = new Deno.Command(Deno.execPath(), { args: [...denoArgs(task), ...args] }).spawn();
@@ -65,6 +72,10 @@ if (Deno.build.os !== "windows") {
 const [given, ...args] = Deno.args;
 const name = COMMANDS.find((name) => name === given);
 if (name !== undefined) Deno.exit(await run(name, args));
+if (given === "--version" || given === "-V") {
+  console.log(`tare ${VERSION} (Deno ${Deno.version.deno})`);
+  Deno.exit(0);
+}
 const isHelp = given === "--help" || given === "-h";
 if (!isHelp && (given === undefined || given.startsWith("-")) && Deno.stdin.isTerminal()) {
   const code = await run("background", []);

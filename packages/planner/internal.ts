@@ -20,6 +20,7 @@ export {
   MODELS_DATE,
   profileForTtl,
   PROFILES,
+  proposedModels,
   providerOf,
   readModelList,
   routeToCache,

@@ -924,6 +924,41 @@ export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   minimax: "minimax-m3",
 };
 
+/** Models for an agent, of each provider the current one first. */
+const PROPOSED_MODELS: readonly string[] = [
+  ...["claude-sonnet-5-5", "claude-sonnet-5", "gpt-6.1-sol", "gpt-6-sol", "gpt-5.6-terra", "gpt-5.5"],
+  ...["deepseek-v4-pro", "gemini-3.1-pro", "grok-4.7", "glm-5.3", "kimi-k3", "minimax-m3"],
+];
+
+/** Parts of names of models that don't answer in an agent's loop. */
+const OTHER_MODELS =
+  /embed|rerank|whisper|transcri|tts|audio|realtime|speech|image|dall-e|imagen|sora|veo|video|moderation|guard|search-(api|preview)|babbage|davinci|instruct$/i;
+
+/**
+ * Returns the models of a provider's list that an agent can use, the one to propose first: the provider's current
+ * default if known, else the first with a published price, else the first listed.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { proposedModels } from "@tare/planner/internal";
+ *
+ * const listed = ["text-embedding-3-small", "gpt-4.1", "gpt-5.5"];
+ * assertEquals(proposedModels(listed), ["gpt-5.5", "gpt-4.1"]);
+ * ```
+ */
+export function proposedModels(listed: readonly string[]): readonly string[] {
+  const rank = (name: string) => {
+    const place = PROPOSED_MODELS.indexOf(plainModelName(name));
+    if (place >= 0) return place;
+    return PROPOSED_MODELS.length + (listPrice(name) === undefined ? 1 : 0);
+  };
+  return listed.filter((name) => !OTHER_MODELS.test(name))
+    .map((name) => ({ name, place: rank(name) }))
+    .sort((one, other) => one.place - other.place)
+    .map(({ name }) => name);
+}
+
 const LONGEST_NAME = 200;
 
 type Row = [windowTokens: number, input: number, output: number, cacheRead: number, long?: Price["long"]];

@@ -6,8 +6,8 @@ import { promptCost } from "@tare/planner/internal/parts";
 import { outputPrice, type PlayOptions, type Recording, windowFor } from "@tare/simulator/economy";
 
 /**
- * What a recorded session was charged, and a replay with the same tokens, cache and prices: resending
- * everything costs as much as the bill if the client did so.
+ * The bill of a recorded session, and a replay with the same tokens, cache and prices: if the client resent
+ * everything, both cost the same.
  */
 export interface RealBill {
   /** In cost units, by the reported usage of each call. */

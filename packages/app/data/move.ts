@@ -9,7 +9,7 @@ import { commandLine, HOME_VARIABLES, isFile, printableText, STORE_FILE } from "
 import { StoreError } from "@tare/session";
 import { copyContents, type StoreContents } from "@tare/session";
 import { openFileContents } from "@tare/session/sqlite";
-import { readSettings } from "../settings/settings.ts";
+import { readSettings, settingsFiles } from "../settings/settings.ts";
 import { openBucket } from "./open_data.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
@@ -43,7 +43,11 @@ try {
   }
   const args = Object.entries(given).map(([name, value]) => `--${name}=${value}`);
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-  console.log(printableText(await move(readSettings(args, environment), back)));
+  const files = settingsFiles(args, environment).map(({ path, values }) => ({
+    path,
+    values: Object.fromEntries(Object.entries(values).filter(([name]) => VARIABLES.includes(name))),
+  }));
+  console.log(printableText(await move(readSettings(args, environment, files), back)));
 } catch (error) {
   // Expected errors are printed without a stack.
   const isSentence = error instanceof RangeError || error instanceof StoreError || error instanceof TypeError;

@@ -12,7 +12,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { BackgroundCommands } from "@tare/tools/shell";
 import { environmentText, findPlaces, inspectEnvironment, realPath } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "../server_sandbox.ts";
-import { readSettings, VARIABLES } from "../settings/settings.ts";
+import { readSettings, settingsFiles, VARIABLES } from "../settings/settings.ts";
 import { agentTools } from "../workspace.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
 
@@ -28,7 +28,7 @@ try {
     Deno.exit(0);
   }
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
-  const settings = readSettings(Deno.args, environment);
+  const settings = readSettings(Deno.args, environment, settingsFiles(Deno.args, environment));
   const { workspace, data: hidden, model, instructions, allowDomains } = settings;
   const home = environment.HOME;
   // Nothing is requested here, whatever hosts are allowed.

@@ -1,4 +1,15 @@
-import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
+import {
+  callersFolder,
+  dataFolder,
+  faultOfStored,
+  HOME_VARIABLES,
+  isDirectory,
+  readSettingsFiles,
+  type SettingsFile,
+  USUAL_PORT,
+  wholeNumber,
+  withSettingsFiles,
+} from "@tare/cli/parts";
 import { nearestName } from "@tare/messages/internal";
 import {
   DEFAULT_PROVIDER,
@@ -417,6 +428,24 @@ export const VARIABLES: readonly string[] = [
 
 const PREFIX = "TARE_";
 
+/**
+ * Returns the settings files for the workspace of these flags and variables, the one with precedence first.
+ *
+ * @throws {RangeError} if one is invalid.
+ */
+export function settingsFiles(
+  args: readonly string[],
+  environment: Readonly<Record<string, string | undefined>>,
+): readonly SettingsFile[] {
+  const { workspace = environment.TARE_WORKSPACE } = parseFlags(args);
+  const files = readSettingsFiles(environment, callersFolder({ ...environment, TARE_WORKSPACE: workspace }));
+  for (const { path, values } of files) {
+    const [fault] = strangeVariables(Object.keys(values));
+    if (fault !== undefined) throw new RangeError(`Cannot use the settings in ${path}: ${fault}`);
+  }
+  return files;
+}
+
 /** Returns a warning for each variable that looks like a setting and isn't one. */
 export function strangeVariables(names: readonly string[]): readonly string[] {
   const own = (names: readonly string[]) =>
@@ -430,14 +459,17 @@ export function strangeVariables(names: readonly string[]): readonly string[] {
 }
 
 /**
- * Reads the settings; a flag overrides its variable, and an empty variable counts as unset.
+ * Reads the settings. A flag overrides its variable, a variable its value in `files` (default: none), and an empty
+ * variable counts as unset.
  *
  * @throws {RangeError} if a setting is invalid.
  */
 export function readSettings(
   args: readonly string[],
-  environment: Readonly<Record<string, string | undefined>>,
+  variables: Readonly<Record<string, string | undefined>>,
+  files: readonly SettingsFile[] = [],
 ): Settings {
+  const environment = withSettingsFiles(variables, files);
   const flags = parseFlags(args);
   /** The variable or flag of each setting that is set. */
   const sources = new Map<string, string>();
@@ -452,7 +484,10 @@ export function readSettings(
     if (set !== undefined) sources.set(name, source);
     if (value !== undefined) return [[name, value]];
     const state = option.isSecret ? "is invalid" : `is ${JSON.stringify(given)}`;
-    throw new RangeError(`Cannot start: ${source} ${state}. It must be ${option.right}.`);
+    const file = byFlag === undefined && !variables[option.variable] &&
+      files.find(({ values }) => option.variable in values);
+    const place = file ? ` in ${file.path}` : "";
+    throw new RangeError(`Cannot start: ${source}${place} ${state}. It must be ${option.right}.`);
   };
   const options = Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as
     & Omit<Settings, "data" | "path">
@@ -523,6 +558,31 @@ function isOwn(
   return hostname !== undefined && hosts.includes(hostname) && theirs === String(port);
 }
 
+/** Returns a row per setting with a value: variable, value (that of secrets hidden) and source. */
+export function listSettings(
+  variables: Readonly<Record<string, string | undefined>>,
+  files: readonly SettingsFile[],
+): readonly (readonly [variable: string, value: string, source: string])[] {
+  return Object.values(OPTIONS).flatMap(({ variable, fallback, isSecret }: Option<unknown>) => {
+    const file = files.find(({ values }) => variable in values);
+    const set = variables[variable] || file?.values[variable];
+    const value = set ?? fallback;
+    if (!value) return [];
+    const source = set === undefined ? "default" : variables[variable] ? "environment" : file!.path;
+    return [[variable, isSecret ? "(hidden)" : value, source] as const];
+  });
+}
+
+/** Returns why a setting can't be stored in a file; an empty value removes it. */
+export function faultOfSetting(variable: string, value: string, folder: string): string | undefined {
+  const fault = strangeVariables([variable])[0] ?? faultOfStored(variable, value);
+  const option: Option<unknown> | undefined = Object.values(OPTIONS).find((option) =>
+    option.variable === variable
+  );
+  if (fault !== undefined || value === "" || option === undefined) return fault;
+  return option.read(value, folder) === undefined ? `it must be ${option.right}.` : undefined;
+}
+
 /** Returns the text of `--help`, with the common settings or `all` of them. */
 export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): string {
   const groups = Object.entries(GROUPS).map(([group, options]) => {
@@ -543,7 +603,7 @@ export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): 
     ),
   ]);
   return [
-    "Starts the agent server. Each setting is an environment variable or a flag.",
+    "Starts the agent server. Each setting is a flag, an environment variable, or stored by tare settings.",
     ...lines,
     ...(all ? [""] : ["", "--help all lists every setting.", ""]),
   ].join("\n");

@@ -1,7 +1,7 @@
 import { isAbsolute, join } from "@std/path";
 
-/** Variables that determine the user's data folder, by operating system. */
-export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "LOCALAPPDATA"];
+/** Variables that determine the user's folders for data and settings, by operating system. */
+export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "LOCALAPPDATA"];
 
 /**
  * Returns the user's data folder. A relative `XDG_DATA_HOME` is ignored:

@@ -18,16 +18,19 @@ export function dataFolder(
   );
 }
 
-/**
- * Returns the default data folder, named after the workspace with a hash of its path; `.tare` without a home folder.
- */
+/** Returns the default data folder, named after the workspace; `.tare` without a home folder. */
 function defaultDataFolder(
   workspace: string,
   environment: Readonly<Record<string, string | undefined>>,
 ): string {
   const home = dataDirectory(environment);
   if (home === undefined) return join(workspace, ".tare");
-  const path = realPath(workspace);
+  return join(home, "tare", folderName(workspace));
+}
+
+/** Returns a file name for a folder: its own name with a hash of its path. */
+export function folderName(folder: string): string {
+  const path = realPath(folder);
   const hash = createHash("sha256").update(path).digest("hex").slice(0, 8);
-  return join(home, "tare", `${basename(path).slice(0, 60)}-${hash}`);
+  return `${basename(path).slice(0, 60)}-${hash}`;
 }

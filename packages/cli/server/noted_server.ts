@@ -16,6 +16,12 @@ export interface NotedServer {
   /** Identifier of this start: after a crash another program may listen on the same port. */
   readonly instance: string;
   readonly pid: number;
+  /** Digests by variable of the settings that it was started with, keyed by `instance`. */
+  readonly settings: Readonly<Record<string, string>>;
+  /** Variables of `settings` that files set. */
+  readonly stored: readonly string[];
+  /** Whether it was started in the background, and can be restarted there. */
+  readonly runsAlone: boolean;
 }
 
 export interface FoundServer extends NotedServer {
@@ -119,9 +125,10 @@ export async function runningIn(data: string): Promise<FoundServer | undefined> 
 
 function readNoted(data: string): NotedServer | undefined {
   try {
-    const { folder, url, instance, pid } = JSON.parse(Deno.readTextFileSync(join(data, SERVER_FILE)));
+    const noted = JSON.parse(Deno.readTextFileSync(join(data, SERVER_FILE)));
+    const { folder, url, instance, pid, settings = {}, stored = [], runsAlone = false } = noted;
     return [folder, url, instance].every((part) => typeof part === "string") && Number.isInteger(pid)
-      ? { folder, url, instance, pid }
+      ? { folder, url, instance, pid, settings, stored, runsAlone }
       : undefined;
   } catch {
     return undefined;

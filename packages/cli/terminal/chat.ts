@@ -38,7 +38,7 @@ function greeting({ model, workspace }: AgentInfo, url: string): string {
   }
   const where = workspace === undefined ? `at ${url}` : `in ${workspace}`;
   return [
-    `Chatting with ${model} ${where}. /help lists the commands.`,
+    `Chatting with ${model} ${where}. /help lists the commands, tare page opens the page.`,
     ...model === DEMO
       ? [
         `No model is configured: an offline demo model answers by fixed rules. For a real one, ${HOW_TO_START}`,

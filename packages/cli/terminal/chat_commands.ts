@@ -165,7 +165,7 @@ const TABLE: Readonly<Record<string, Command>> = {
 export const COMMAND_NAMES: readonly string[] = ["help", ...Object.keys(TABLE)];
 
 export const COMMANDS = `${
-  Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(18)} ${text}`).join("\n")
+  Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(21)} ${text}`).join("\n")
 }
 
 @path names a file (Tab completes it), @image.png attaches an image. A line that ends with \\ continues on the next one;

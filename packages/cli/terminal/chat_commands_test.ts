@@ -103,7 +103,7 @@ const client = {
     }),
   redo: (_session: string, { force = false }: { force?: boolean }) =>
     Promise.resolve({ turns: [4], files: [], notCovered: [`force: ${force}`] }),
-  keepWarm: (_session: string, minutes: number) =>
+  keepAlive: (_session: string, minutes: number) =>
     Promise.resolve({ until: String(minutes), maxUsd: minutes / 100 }),
 } as unknown as AgentClient;
 

@@ -129,8 +129,8 @@ function Lock(
         />
         <p id="key-help" role={isRefused ? "alert" : undefined}>
           {isRefused && "Invalid or removed key. "}
-          On the server’s machine, <code>tare keys page</code>{" "}
-          prints an address that contains the owner’s key. If the server was started with{" "}
+          On the server’s machine, <code>tare page</code>{" "}
+          opens this page with the owner’s key. If the server was started with{" "}
           <code>TARE_TOKEN</code>, its value is the key. Other users get a key from the owner. This browser
           stores it for this server.
         </p>

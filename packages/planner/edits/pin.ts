@@ -58,7 +58,9 @@ export function pinRefusals(
     if (resultOriginal(message, tools?.[names.get(place) ?? "tool"] !== undefined) === undefined) {
       return "only its text could be recalled";
     }
-    if (countMessageTokens(message, countTokens) <= LINE_TOKENS) return "it is no longer than its placeholder";
+    if (countMessageTokens(message, countTokens) <= LINE_TOKENS) {
+      return "it is no longer than its placeholder";
+    }
     return undefined;
   };
 }

@@ -159,7 +159,10 @@ export function approvalBodies(questions: readonly PendingApproval[]) {
 export function sessionBody(
   { id, by, createdAtMs, title = "", lastEvent, isHeld = false, settings, totals, parent: of }: ListedSession,
 ): Static<typeof SESSION> {
-  const { turns, ledger, days, chosen, asks } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+  const { turns, ledger, days, chosen, pendingApproval } = {
+    ...NO_TURNS,
+    ...totals as SessionTotals | undefined,
+  };
   const parent = parentOf({ settings, ...(of !== undefined && { parent: of }) });
   const { forkedFrom } = settings as StoredSettings;
   return {
@@ -168,7 +171,7 @@ export function sessionBody(
     ...(by !== undefined && { key: by }),
     createdAt: new Date(createdAtMs).toISOString(),
     status: isHeld ? "running" : "idle",
-    ...(asks && { awaitsApproval: true as const }),
+    ...(pendingApproval && { awaitsApproval: true as const }),
     title: title as string,
     ...storedSettings(settings, chosen),
     ...(parent && { parent }),

@@ -83,7 +83,10 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
   };
   const send = async (
     nowMs: number,
-    { answer, mostCached }: { readonly answer: Message | undefined; readonly mostCached?: number | undefined },
+    { answer, mostCached }: {
+      readonly answer: Message | undefined;
+      readonly mostCached?: number | undefined;
+    },
   ): Promise<number> => {
     const view = await policy.view({ messages: [...history], tools: desk.tools, nowMs });
     const aside = view.aside ? desk.ask(view.aside, { nowMs, outputTokens: view.aside.outputTokens }) : 0;
