@@ -447,8 +447,8 @@ Deno.test("plot() draws a point for each policy", async () => {
   assertStringIncludes(svg, ">mask-10</text>");
 });
 
-const FRONT = 30_000;
-const SHARED_FRONT = 12_000;
+const PREFIX = 30_000;
+const SHARED_PREFIX = 12_000;
 
 /** Returns a session as a provider with this tokenizer and cache lifetime bills a client that resends everything. */
 function billed(recording: Recording, { scale, ttlMs }: { readonly scale: number; readonly ttlMs: number }) {
@@ -458,10 +458,10 @@ function billed(recording: Recording, { scale, ttlMs }: { readonly scale: number
     // Replies contain calls and reasoning.
     (message.role === "assistant" ? 100 + 300 * (at % 3) : 0)
   );
-  let [before, beforeMs] = [SHARED_FRONT, -Infinity];
+  let [before, beforeMs] = [SHARED_PREFIX, -Infinity];
   for (const { messages: at, timeMs } of recording.calls) {
-    const prompt = FRONT + sizes.slice(0, at).reduce((sum, size) => sum + size, 0);
-    const cache_read = timeMs - beforeMs <= ttlMs ? before : SHARED_FRONT;
+    const prompt = PREFIX + sizes.slice(0, at).reduce((sum, size) => sum + size, 0);
+    const cache_read = timeMs - beforeMs <= ttlMs ? before : SHARED_PREFIX;
     usage.set(at, { input: 0, cache_read, cache_write: prompt - cache_read, output: sizes[at]! });
     [before, beforeMs] = [prompt, timeMs];
   }

@@ -1,7 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertGreater, assertStringIncludes } from "@std/assert";
 import { loadTokenizer } from "@tare/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
-import { join } from "@std/path";
+import { fromFileUrl, join } from "@std/path";
 import {
   claudeCodeLines,
   codexLines,
@@ -159,6 +159,7 @@ Deno.test("tare history: expired pauses, broken prefixes and new content are dis
     assertEquals(all.tokensFor, {
       ...{ cacheRead, expired, broken: cachedTokens, new: prompts - cacheRead - expired - cachedTokens },
       output: steps.reduce((sum, { usage }) => sum + usage.outputTokens, 0),
+      serverSide: 0,
     });
   });
 });
@@ -216,6 +217,59 @@ Deno.test("tare history: agents, projects and days are filtered by options", asy
   });
 });
 
+Deno.test("tare history: days are local, or in UTC with --utc", async () => {
+  const usage = { input_tokens: 10, output_tokens: 1 };
+  const call = (hour: number) =>
+    JSON.stringify({
+      ...{ type: "assistant", uuid: `${hour}`, timestamp: `2026-05-01T${hour}:30:00Z`, cwd: `/work/${hour}` },
+      message: { id: `m${hour}`, role: "assistant", model: CLAUDE, content: [], usage },
+    });
+  const files = { ".claude/projects/p/one.jsonl": [call(12)], ".claude/projects/p/two.jsonl": [call(20)] };
+  await withHome(files, async (home) => {
+    const days = async (...args: readonly string[]) => {
+      const { out } = await runEntry("history", ["--home", home, "--json", "--seconds", "0", ...args], {
+        TZ: "Asia/Tokyo",
+      });
+      const { byDayAndProject, timeZone }: Report = JSON.parse(out);
+      return [timeZone, ...byDayAndProject.map(({ key }) => key)];
+    };
+    const [first, next] = ["2026-05-01 /work/12", "2026-05-02 /work/20"];
+    assertEquals(await days(), ["Asia/Tokyo", first, next]);
+    assertEquals(await days("--since", "2026-05-02"), ["Asia/Tokyo", next]);
+    assertEquals(await days("--utc"), ["UTC", first, "2026-05-01 /work/20"]);
+    assertEquals(await days("--utc", "--since", "2026-05-01"), ["UTC", first, "2026-05-01 /work/20"]);
+  });
+});
+
+Deno.test("tare history: a folder without rights is reported, and the rest is read", async () => {
+  await withHome({
+    ".claude/projects/p/one.jsonl": claudeCodeLines(ONE),
+    ".claude/projects/q/two.jsonl": [],
+    ".codex/sessions/rollout.jsonl": [],
+  }, async (home) => {
+    const denied = [".claude/projects/q", ".codex/sessions", ".pi/agent/sessions"].map((path) =>
+      join(home, path)
+    );
+    await Deno.symlink(denied[0]!, join(home, ".claude-other"));
+    const { out } = await new Deno.Command(Deno.execPath(), {
+      args: [
+        ...["run", "--no-prompt", "--allow-all", `--deny-read=${denied.join()}`],
+        ...[fromFileUrl(new URL("../packages/cli/history.ts", import.meta.url))],
+        ...["--home", home, "--json", "--seconds", "0"],
+      ],
+      env: { NO_COLOR: "1" },
+    }).output().then(({ stdout }) => ({ out: new TextDecoder().decode(stdout) }));
+    const { all, read }: Report = JSON.parse(out);
+    assertEquals(all.calls, stepsOf(ONE).length);
+    assertEquals(
+      read.unreadable.map(({ path, why }) => `${path.slice(home.length + 1)}: ${why}`),
+      [".claude/projects/q", ".codex/sessions", ".pi/agent/sessions"].map((path) =>
+        `${path}: permission denied`
+      ),
+    );
+  });
+});
+
 Deno.test("tare history: invalid options are reported", async () => {
   await withHome({ "nothing.txt": [] }, async (home) => {
     const output = async (...args: readonly string[]) => {
@@ -223,7 +277,8 @@ Deno.test("tare history: invalid options are reported", async () => {
       assertEquals(code, 1);
       return err.trimEnd();
     };
-    const agents = "claude-code, codex, opencode, pi, qwen-code, copilot, cline";
+    const agents =
+      "claude-code, codex, opencode, pi, qwen-code, copilot, cline, kilo, openclaw, gemini-cli, kimi";
     assertEquals(await output(), `Cannot find a session in ${home}: no logs of ${agents}.`);
     assertEquals(
       await output("--agent", "emacs"),

@@ -134,7 +134,7 @@ Deno.test("bench cache: the table never rises, whatever a provider does", async 
   await provider.shutdown();
   assertMatch(text, /1m +1 of 2.*\n4m +2 of 2.*\n6m +0 of 2/);
   // The provider's blocks match this profile.
-  const { name, cacheLifetime } = readProfileFile(await around.read("t.profile.json"));
+  const { name, cacheLifetime } = readProfileFile(await around.read("t.profile.json")).profile!;
   assertEquals([name, cacheLifetime.slice(0, 3).map(({ probability }) => probability)], [
     "openai, measured",
     [0.808, 0.808, 0.233],

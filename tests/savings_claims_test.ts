@@ -51,6 +51,6 @@ Deno.test("claims: docs/savings.md shows the measured constants", () => {
 
 Deno.test("claims: texts at the end of the demo and of tare run promise only that", () => {
   const [demo, run] = ["packages/cli/demo/play_demo.ts", "packages/cli/agents/run.ts"].map(read);
-  assertStringIncludes(demo!, "Real sessions: ${savingPromise()}.");
+  assertStringIncludes(demo!, "Real sessions save ${savingPromise()}.");
   for (const text of [demo!, run!]) assert(!/longer sessions|up to \d+ ?%/i.test(text));
 });

@@ -241,8 +241,8 @@ Deno.test("cache keep-alive: a conversation kept on request stays cached without
     const talk = new Talk();
     await talk.turns(60, headers);
     const { sessions: [only] } = (await talk.gateway.sessions.list({ limit: 1 }))!;
-    const keepWarm = async () => (await talk.gateway.sessions.open(only!.id))!.keepFor(15 * MINUTE);
-    const kept = await keepWarm();
+    const keepAliveFor = async () => (await talk.gateway.sessions.open(only!.id))!.keepFor(15 * MINUTE);
+    const kept = await keepAliveFor();
     assert(typeof kept === "object" && kept.untilMs === talk.nowMs + 15 * MINUTE);
     await talk.pause(15 * MINUTE);
     await talk.say("I am back.", headers);
@@ -252,7 +252,11 @@ Deno.test("cache keep-alive: a conversation kept on request stays cached without
     assert(all.keepAliveUsd > 0 && all.keepAliveUsd <= kept.maxUsd, `${all.keepAliveUsd} of ${kept.maxUsd}`);
     // The budget of time is used up, and then the cache expires.
     await talk.pause(15 * MINUTE);
-    assertEquals([talk.keepAliveRequests.length, talk.timers.size, await keepWarm()], [1, 0, "nothing held"]);
+    assertEquals([talk.keepAliveRequests.length, talk.timers.size, await keepAliveFor()], [
+      1,
+      0,
+      "nothing held",
+    ]);
     await talk.gateway.close();
   }
 });

@@ -20,7 +20,7 @@ export function offlineDemo(
 ): AgentModels {
   const profile = settings.profile?.profile ?? profileNamed(DEFAULT_PROVIDER.profile);
   const provider = lazily(async () =>
-    simulator({ model: { demoModel: demoModel() }, profile, tokenizer: await tokenizer() })
+    simulator({ model: { demo: demoModel() }, profile, tokenizer: await tokenizer() })
   );
   const send: typeof fetch = async (input, init) => await (await provider()).fetch(new Request(input, init));
   return {

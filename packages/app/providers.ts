@@ -7,6 +7,7 @@ import {
   DEFAULT_PROVIDER,
   MESSAGES_PROVIDER,
   modelProtocolOf,
+  priceIn,
   readModelList,
   routeToCache,
   searchesTools,
@@ -129,7 +130,8 @@ function chatProfiles(
   { baseUrl = DEFAULT_PROVIDER.baseURL, profile: own }: ProviderSettings,
   server?: () => string | undefined,
 ): (model: string) => Profile {
-  if (own) return () => own.profile;
+  const set = own?.profile;
+  if (set) return () => set;
   const choose = (server: string | undefined) =>
     remembered((model) => chooseProfile({ baseUrl, model, server }));
   let reported: string | undefined;
@@ -155,14 +157,24 @@ function remembered<T>(work: (text: string) => T): (text: string) => T {
   };
 }
 
-/** Returns the configured price, else the list price; none for local models. */
+/**
+ * Returns the configured price, with the factors and tools of the list price unless it has its own; else the list
+ * price; none for local models.
+ */
 export function priceOf(
   { price, profile: own }: Pick<ProviderSettings, "price" | "profile">,
   profile: (model: string) => Profile,
 ): (model: string) => Price | undefined {
-  const set = price ?? own?.profile.price;
+  const { prices = {} } = own ?? {};
   const listed = remembered(listPrice);
-  return (model) => set ?? (profile(model).name === "local" ? undefined : listed(model));
+  return (model) => {
+    const set = priceIn(prices, model) ?? price ?? own?.profile?.price;
+    const known = profile(model).name === "local" ? undefined : listed(model);
+    const { tiers, regions, tools } = known ?? {};
+    return set
+      ? { ...(tiers && { tiers }), ...(regions && { regions }), ...(tools && { tools }), ...set }
+      : known;
+  };
 }
 
 function agentProfiles(

@@ -51,7 +51,15 @@ Deno.test("priceOf() returns the configured price, else the list price, and none
   const own = { input: 1, output: 2 };
   assertEquals(price({ TARE_PRICE: "input=1,output=2" }, "local", "gpt-5"), own);
   const file = { profile: { path: "p", profile: { ...profileNamed("openai"), price: own } } };
-  assertEquals(priceOf(file, () => profileNamed("openai"))("gpt-5"), own);
+  const ofFile = priceOf(file, () => profileNamed("openai"));
+  assertEquals(ofFile("other"), own);
+  // Factors and tools are the model's unless the file has its own.
+  const { tiers = {}, tools = {} } = listPrice("gpt-5")!;
+  assertEquals(ofFile("gpt-5"), { tiers, tools, ...own });
+  const prices = { "openai/gpt-5": { input: 3, output: 4, tiers: {} }, other: { input: 5, output: 6 } };
+  const byModel = priceOf({ profile: { prices }, price: own }, () => profileNamed("openai"));
+  assertEquals(byModel("gpt-5-2025-08-07"), { tools, ...prices["openai/gpt-5"] });
+  assertEquals([byModel("other"), byModel("another")], [prices.other, own]);
 });
 
 Deno.test("configuredModels() returns the configured window, else the reported, else the published one", () => {

@@ -9,7 +9,7 @@ import {
   lastPortIn,
   launchers,
   printableText,
-  type SettingsFile,
+  type StoredVariables,
   whenLeft,
   withSettingsFiles,
 } from "@tare/cli/parts";
@@ -38,7 +38,7 @@ if (args.includes("--help") || args.includes("-h")) {
 
 const variables = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
 
-function settings(): { readonly given: Settings; readonly files: readonly SettingsFile[] } {
+function settings(): { readonly given: Settings; readonly files: readonly StoredVariables[] } {
   try {
     const files = settingsFiles(args, variables);
     return { given: readSettings(args, variables, files), files };

@@ -1,7 +1,8 @@
 // deno-lint-ignore-file no-console
 import { listPrice } from "@tare/planner";
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, proposedModels } from "@tare/planner/internal";
-import type { Environment } from "./server/settings_files.ts";
+import type { Environment } from "./agents/agents.ts";
+import { accessHeaders } from "./agents/installation.ts";
 import { printableText } from "./terminal/printable_text.ts";
 
 /** Most models listed; any name can be typed. */
@@ -18,16 +19,14 @@ export function lacksModel(environment: Environment): boolean {
 
 /** Returns the names of the provider's models. @throws {Error} if it doesn't list them. */
 export async function listModels(environment: Environment): Promise<readonly string[]> {
-  const { OPENAI_API_KEY: key, OPENAI_BASE_URL, ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL } = environment;
+  const { OPENAI_API_KEY: key, OPENAI_BASE_URL, ANTHROPIC_BASE_URL } = environment;
   const isChat = key !== undefined || OPENAI_BASE_URL !== undefined;
   const base = isChat
     ? OPENAI_BASE_URL ?? DEFAULT_PROVIDER.baseURL
     : `${(ANTHROPIC_BASE_URL ?? MESSAGES_PROVIDER.baseURL).replace(/\/+$/, "")}/v1`;
   const url = `${base.replace(/\/+$/, "")}/models`;
   const response = await fetch(isChat ? url : `${url}?limit=1000`, {
-    headers: isChat
-      ? { ...(key !== undefined && { authorization: `Bearer ${key}` }) }
-      : { "anthropic-version": "2023-06-01", ...(ANTHROPIC_API_KEY && { "x-api-key": ANTHROPIC_API_KEY }) },
+    headers: accessHeaders(isChat, environment) ?? {},
     redirect: "manual",
     signal: AbortSignal.timeout(ANSWER_MS),
   });

@@ -9,7 +9,7 @@ import { callersPath, checkDays, flag, option, optionOr, runCommandLine } from "
 import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
-import { historyJson, historyReport, reportText } from "./history/history_report.ts";
+import { historyJson, historyReport, notReadText, reportText } from "./history/history_report.ts";
 import { printableJson, printableText, writeAll } from "./terminal/printable_text.ts";
 import { ProgressBar } from "./terminal/progress_bar.ts";
 
@@ -42,7 +42,8 @@ logs, and sends nothing`,
   options: {
     agent: option("NAME", `${AGENTS.join(", ")}. Default: all`),
     project: option("TEXT", "Only sessions in folders whose path contains this. Default: all"),
-    since: option("DAY", "First day (UTC), such as 2026-01-31. Default: any"),
+    since: option("DAY", "First day, such as 2026-01-31. Default: any"),
+    utc: flag("Days in UTC, not in the local time zone"),
     seconds: optionOr(
       "10",
       "N",
@@ -57,12 +58,12 @@ logs, and sends nothing`,
     home: option("DIR", "Home folder with the agents' logs. Default: yours"),
   },
 }, async ({ values }) => {
-  const { agent, project, since, json, html, recordings } = values;
+  const { agent, project, since, utc, json, html, recordings } = values;
   if (agent !== undefined && !AGENTS.includes(agent)) {
     throw new Error(`Cannot read logs of ${agent}: it is not supported. Use one of ${AGENTS.join(", ")}.`);
   }
   checkDays({ since });
-  const sinceMs = since === undefined ? undefined : Date.parse(since);
+  const sinceMs = since === undefined ? undefined : Date.parse(`${since}T00:00:00${utc ? "Z" : ""}`);
   const budgetMs = 1000 * readSeconds(values.seconds);
   const home = values.home === undefined
     ? Deno.env.get("HOME") ?? Deno.env.get("USERPROFILE")
@@ -84,15 +85,19 @@ logs, and sends nothing`,
   const env = (name: string) => values.home === undefined ? Deno.env.get(name) || undefined : undefined;
   const bar = new ProgressBar(2);
   const history = readLogs({
-    ...{ places: { home, env }, agent, project, sinceMs },
+    ...{ places: { home, env }, agent, project, sinceMs, utc },
     onRead: (bytes, total) => bar.step(bytes / total),
   });
   if (history.sessions.length === 0) {
     bar.clear();
     throw new Error(
-      `Cannot find a session in ${home}: no logs of ${agent ?? AGENTS.join(", ")}${
-        project === undefined && since === undefined ? "" : " match --project and --since"
-      }.`,
+      [
+        `Cannot find a session in ${home}: no logs of ${agent ?? AGENTS.join(", ")}${
+          project === undefined && since === undefined ? "" : " match --project and --since"
+        }.`,
+        ...notReadText(history.notRead),
+        ...history.unreadable.map(({ path, why }) => `Cannot read ${path}: ${why}.`),
+      ].join(" "),
     );
   }
   const { count: countTokens } = await loadTokenizer();

@@ -18,10 +18,11 @@ export {
   faultOfStored,
   readSettingsFiles,
   settingsDigests,
-  type SettingsFile,
   settingsPaths,
+  type StoredVariables,
   storeSettings,
   withSettingsFiles,
 } from "./server/settings_files.ts";
 export { printableText } from "./terminal/printable_text.ts";
+export { withElapsed } from "./terminal/progress_bar.ts";
 export { table } from "./terminal/table.ts";

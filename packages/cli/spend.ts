@@ -22,6 +22,7 @@ const PARTS: Readonly<Record<keyof CallReport["spent"]["costUnits"], string>> = 
   changed: "changed",
   lost: "dropped",
   output: "output",
+  serverSide: "server tools",
   keepAlive: "keep-alive",
 };
 
@@ -29,7 +30,7 @@ const WORDS =
   `Cache reads: tokens read from the provider's cache. New: tokens sent for the first time, cache writes included. Expired:
 sent again after the cache expired. Rewrites: sent again because Tare rewrote the prompt, summaries included. Changed: sent
 again because tools or model changed. Dropped: sent again although the cache should not have expired. Output: replies.
-Keep-alive: requests that kept the cache from expiring during pauses.`;
+Server tools: the provider's own tools, and model calls inside a call. Keep-alive: requests that kept the cache from expiring during pauses.`;
 
 const UNITS =
   "A cost unit is the price of one input token that is not read from the cache; replies are not included.";
@@ -59,7 +60,8 @@ function totalsTable(
   const unit = isPriced ? "Usd" : "CostUnits";
   const format = isPriced ? inDollars : formatCount;
   const parts = SPENT_ON.filter((part) =>
-    (isPriced || part !== "output") && (all.keepAliveRequests > 0 || part !== "keepAlive")
+    (isPriced || part !== "output") && (all.keepAliveRequests > 0 || part !== "keepAlive") &&
+    (all[`${part}${unit}`] > 0 || part !== "serverSide")
   );
   return table(
     [name, isPriced ? "dollars" : "cost units", "calls", ...parts.map((part) => PARTS[part]), "no price"],
@@ -73,13 +75,16 @@ function totalsTable(
   );
 }
 
-function spendText(by: string, { all, rows, hasMore }: SpendReport): string {
+function spendText(by: string, { all, rows, hasMore, pricesDate }: SpendReport): string {
   const named = rows.map(({ key, session: _, ...totals }) => ({ name: key || "unknown", totals }));
   const titles = rows.flatMap(({ key, session }) =>
     session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
   );
   return [
-    `${inWords(all)} for ${counted(all.calls, "call")}. Days are in UTC.`,
+    `${inWords(all)} for ${
+      counted(all.calls, "call")
+    }, at list prices of ${pricesDate} unless set or reported. ` +
+    "Days are in UTC.",
     totalsTable(by, named, all),
     ...titles.length > 0
       ? [`${titles.join("\n")}\n\nDetails of a session: deno task spend --session ID`]

@@ -18,7 +18,7 @@ import {
   routeToCache,
   searchesTools,
 } from "@tare/planner/internal";
-import type { Rates, StoredPrompt } from "@tare/planner/internal/parts";
+import { budgetUsd, type Rates, type StoredPrompt } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
@@ -301,7 +301,7 @@ export class Turns {
 
   #ratesOf({ request: { protocol, model }, session }: GatewayTurn): Rates {
     const { price = listPrice } = upstreamOf(protocol, this.#options);
-    return { profile: session.session.profile, price: price(model) };
+    return { profile: session.session.profile, price: price(model), priceOf: price };
   }
 
   /**
@@ -415,6 +415,7 @@ export class Turns {
     this.recordTotals(session, { ...usageTotals.call(made), keepAliveCreditCostUnits, savedTokens }, {
       model,
     });
+    if (made.usd === null) this.#options.keys?.paid(session.facts.by, budgetUsd(usage, rates));
     session.session.note(made);
     return made;
   }
@@ -481,7 +482,7 @@ export class Turns {
         advanced: {
           inSlices: Session.inSlices,
           assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
-          compaction: compactionOf(agent) ?? protocol.compaction,
+          compaction: compactionOf(agent),
           inspected: stored?.inspected,
         },
       });

@@ -40,6 +40,7 @@ export {
   type ContextView,
   type Cost,
   type FinishReason,
+  type InnerCall,
   type KeepablePrompt,
   type Model,
   type ModelEvent,

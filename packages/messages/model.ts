@@ -179,7 +179,34 @@ export interface Usage {
    * Usage of the first prompt read, if the provider's own tools caused several; the others are totals.
    * Absent: read once, or unknown.
    */
-  readonly firstRead?: Omit<Usage, "outputTokens" | "firstRead">;
+  readonly firstRead?: Pick<
+    Usage,
+    "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens" | "estimated"
+  >;
+  /** Service tier or speed other than standard, such as `priority`, `flex`, `batch` or `fast`. */
+  readonly tier?: string;
+  /** Region of the inference if not global, such as `us`. */
+  readonly region?: string;
+  /** Uses of the provider's own tools by name, such as `web_search`. */
+  readonly serverTools?: Readonly<Record<string, number>>;
+  /** Model that served the call in place of the requested one. */
+  readonly model?: string;
+  /** Model calls inside this one; the other fields exclude them. */
+  readonly innerCalls?: readonly InnerCall[];
+  /** Cost in US dollars as reported by the provider. */
+  readonly reportedUsd?: number;
+}
+
+/** Usage of a model call inside another one, such as a compaction or an advisor. */
+export interface InnerCall extends
+  Pick<
+    Usage,
+    "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens" | "outputTokens"
+  > {
+  /** Purpose as reported, such as `compaction` or `advisor_message`. */
+  readonly type: string;
+  /** Absent: unknown, or for a compaction the model of the outer call. */
+  readonly model?: string;
 }
 
 /** Cost of model calls. */
@@ -190,7 +217,7 @@ export interface Cost {
   readonly usd?: number;
 }
 
-/** Returns the total of two usages. */
+/** Returns the total of two usages. Different tiers or regions become a name without a price. */
 export function addUsage(a: Usage, b: Usage): Usage {
   const both = (name: "cacheWriteTokens" | "hourWriteTokens" | "reasoningTokens") =>
     (a[name] ?? b[name]) !== undefined && { [name]: (a[name] ?? 0) + (b[name] ?? 0) };
@@ -202,5 +229,27 @@ export function addUsage(a: Usage, b: Usage): Usage {
     outputTokens: a.outputTokens + b.outputTokens,
     ...both("reasoningTokens"),
     ...((a.estimated || b.estimated) && { estimated: true }),
+    ...addBilling(a, b),
+  };
+}
+
+type Billing = Pick<Usage, "tier" | "region" | "serverTools" | "innerCalls" | "reportedUsd">;
+
+function addBilling(a: Billing, b: Billing): Billing {
+  const named = (name: "tier" | "region", usual: string) =>
+    (a[name] ?? b[name]) !== undefined &&
+    { [name]: [...new Set([a[name] ?? usual, b[name] ?? usual])].join(" and ") };
+  const serverTools: Record<string, number> = { ...a.serverTools };
+  for (const [name, uses] of Object.entries(b.serverTools ?? {})) {
+    serverTools[name] = (serverTools[name] ?? 0) + uses;
+  }
+  const innerCalls = [...a.innerCalls ?? [], ...b.innerCalls ?? []];
+  return {
+    ...named("tier", "standard"),
+    ...named("region", "global"),
+    ...(Object.keys(serverTools).length > 0 && { serverTools }),
+    ...(innerCalls.length > 0 && { innerCalls }),
+    ...(a.reportedUsd !== undefined && b.reportedUsd !== undefined &&
+      { reportedUsd: a.reportedUsd + b.reportedUsd }),
   };
 }

@@ -45,11 +45,11 @@ Deno.test("page: contains only its own paths", () => {
   assertEquals([...page.keys()], ["/", "/page.css", "/page.js", "/page.svg"]);
 });
 
-Deno.test("page: all files together are smaller than 250 kB compressed", async () => {
+Deno.test("page: all files together are smaller than 80 kB compressed", async () => {
   let bytes = 0;
   for (const path of ["/", "/page.css", "/page.js", "/page.svg"]) {
     const packed = ask(path)!.body!.pipeThrough(new CompressionStream("gzip"));
     bytes += (await new Response(packed).bytes()).length;
   }
-  assert(bytes < 250_000, `${bytes} bytes`);
+  assert(bytes < 80_000, `${bytes} bytes`);
 });

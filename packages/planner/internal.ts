@@ -5,10 +5,10 @@
  */
 export { type CompactionHabit, compactionOf } from "./agents.ts";
 export { servedTokens } from "./cache/prefix.ts";
-export { fittingPins, makePin, type NewPin, pinRefusals, pinsAfter } from "./edits/pin.ts";
+export { fittingPins, makePin, type NewPin, type PinOptions, pinRefusals, pinsAfter } from "./edits/pin.ts";
 export { isSummary } from "./edits/view.ts";
 export type { RequestMade } from "./ledger/entry.ts";
-export { mostOfCall } from "./ledger/ledger.ts";
+export { mostOfCall } from "./ledger/call_cost.ts";
 export {
   type CacheRequest,
   type CacheRouting,
@@ -18,6 +18,7 @@ export {
   type ModelProtocol,
   modelProtocolOf,
   MODELS_DATE,
+  priceIn,
   profileForTtl,
   PROFILES,
   proposedModels,
@@ -26,7 +27,7 @@ export {
   routeToCache,
   searchesTools,
 } from "./providers.ts";
-export { isPrice, readProfileFile } from "./profile_file.ts";
+export { isPrice, type ProfileFile, readProfileFile } from "./profile_file.ts";
 export {
   type About,
   type Continuation,

@@ -25,4 +25,12 @@ export {
 } from "./cache/prefix.ts";
 export { type IdleClock, keepAliveClock } from "./clock/clock.ts";
 export { type ClientChange, findClientChange, withClientChange } from "./ledger/client_change.ts";
-export { callCost, callCostParts, type CostParts, promptCost, type Rates } from "./ledger/ledger.ts";
+export {
+  budgetUsd,
+  callCost,
+  callCostParts,
+  comparedUsd,
+  type CostParts,
+  type Rates,
+} from "./ledger/call_cost.ts";
+export { promptCost } from "./ledger/ledger.ts";

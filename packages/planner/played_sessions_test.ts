@@ -197,18 +197,18 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "65: 14 elide; price rent 2198 price 1861; 4836 tokens, own_rewrite 2884; 3079 of 1986 units",
     "83: 15 elide; price rent 1777 price 1765; 5720 tokens, own_rewrite 2968; 3243 of 2686 units",
     "91: 25 drop, 1 elide; price rent 1720 price 1719; 2867 tokens, own_rewrite 2675; 2694 of 2709 units",
-    "114 calls, 99699 units, 9osucknivr",
+    "114 calls, 99699 units, 2az898mk4ce",
   ],
   "anthropic-5m": [
     "51: 28 elide, 3 compact; price rent 9707 price 1259; 3786 tokens, own_rewrite 3786; 4733 of 1627 units",
     "77: 1 drop, 15 elide; price rent 2620 price 2594; 5502 tokens, own_rewrite 2859; 3838 of 2183 units",
     "89: 28 drop, 6 elide; price rent 3703 price 3427; 3499 tokens, own_rewrite 3290; 4133 of 2301 units",
-    "107 calls, 103336 units, 2mrnvleg6t",
+    "107 calls, 103336 units, 11vfk4po0q8",
   ],
   "deepseek, a small window": [
     "21: 3 compact, 11 elide; window rent 0 price 2081; 2420 tokens, own_rewrite 2420; 2420 of 438 units",
     "32: 13 elide; window rent 0 price 1477; 2665 tokens, own_rewrite 1881; 1901 of 417 units",
-    "36 calls, 15970 units, tvn54xcyky",
+    "36 calls, 15970 units, 289w2houf4v",
   ],
   "openai, a tiny window": [
     "2: 2 compact, 1 elide; window rent 0 price 297; 850 tokens, own_rewrite 806, new 44; 850 of 693 units",
@@ -229,7 +229,7 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "26: 1 elide; window rent 0 price 301; 1290 tokens, own_rewrite 677, new 261; 973 of 708 units",
     "28: 3 elide; window rent 0 price 29; 784 tokens, own_rewrite 400; 438 of 431 units",
     "31: 2 elide; window rent 0 price 130; 1249 tokens, own_rewrite 431, new 194; 687 of 611 units",
-    "32 calls, 15347 units, 2ccswn0b7ye",
+    "32 calls, 15347 units, 19xlfkblv7m",
   ],
   "none": [
     "1: 1 compact; price rent 0 price -183; 1241 tokens, expired 757, own_rewrite 484; 1241 of 1424 units",
@@ -239,7 +239,7 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "15: 3 elide; price rent 0 price -474; 3358 tokens, expired 3358; 3358 of 4871 units",
     "17: 4 elide; price rent 0 price -866; 2687 tokens, expired 2687; 2687 of 5106 units",
     "18: 1 elide; price rent 0 price -340; 2904 tokens, expired 2687, own_rewrite 217; 2904 of 5674 units",
-    "24 calls, 63174 units, bhbk2yeztw",
+    "24 calls, 63174 units, 1ag3vitqftd",
   ],
   "anthropic-1h, breaks": [
     "4: 1 compact; price rent 46 price -252; 1256 tokens, expired 1256; 2512 of 2818 units",
@@ -247,7 +247,7 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "14: 5 drop; price rent 7 price -1984; 1396 tokens, expired 1396; 2792 of 6694 units",
     "24: 1 compact, 4 drop; price rent 20 price -3359; 2287 tokens, expired 2287; 4574 of 11840 units",
     "29: 3 elide; price rent 102 price -1044; 2732 tokens, expired 2732; 5464 of 14284 units",
-    "34 calls, 43856 units, 256n9b01xtu",
+    "34 calls, 43856 units, 1epixvcjb1t",
   ],
   "openai, models and tools change": [
     "5: 2 compact; price rent 137 price -388; 1754 tokens, model_changed 1754; 1754 of 2142 units",
@@ -255,11 +255,11 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "19: 3 elide; price rent 137 price 84; 2638 tokens, model_changed 1726; 1817 of 1850 units",
     "26: 6 elide; price rent 284 price 263; 2224 tokens, model_changed 1776; 1821 of 1741 units",
     "33: 1 elide; price rent 68 price -342; 4017 tokens, model_changed 1793; 2015 of 2750 units",
-    "35 calls, 36944 units, q467hbx7dm",
+    "35 calls, 36944 units, 20hamdzyv7e",
   ],
   "anthropic-5m, pins and summaries": [
     "20: 3 compact, 6 elide; window rent 0 price 3528; 3455 tokens, own_rewrite 3455; 4319 of 917 units",
-    "31 calls, 23106 units, 1rfibt1jvps",
+    "31 calls, 23106 units, 1jo4n8198na",
   ],
   "openai, a summary that fails, and crashes": [
     "7: 1 compact, 1 elide; window rent 0 price -158; 1104 tokens, own_rewrite 656; 701 of 511 units",
@@ -272,18 +272,18 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "22: 2 elide, 1 summarize; window rent 0 price 58; 1177 tokens, own_rewrite 953; 1165 of 783 units",
     "24: 2 elide; window rent 0 price 41; 1178 tokens, own_rewrite 586; 645 of 630 units",
     "26: 1 elide; window rent 0 price 44; 988 tokens, own_rewrite 268; 340 of 313 units",
-    "28 calls, 13029 units, j84o5wngsj",
+    "28 calls, 13029 units, 1p5keuhaccw",
   ],
   "openai, results that repeat": [
     "46: 25 elide, 3 compact, 2 drop; price rent 8180 price 436; 3247 tokens, own_rewrite 3247; 3247 of 1343 units",
-    "67: 11 drop, 20 elide; price rent 2002 price 2001; 3580 tokens, own_rewrite 3164; 3206 of 1977 units",
-    "76 calls, 63853 units, hcffxfk3du",
+    "67: 11 drop, 20 elide; price rent 2002 price 2001; 3580 tokens, own_rewrite 3164; 3206 of 1855 units",
+    "76 calls, 63853 units, 195j5abpxjf",
   ],
   "deepseek, results that repeat in a small window": [
     "38: 6 elide; window rent 0 price 1073; 4749 tokens, own_rewrite 1101; 1192 of 62 units",
     "43: 1 elide; window rent 0 price 231; 5247 tokens, own_rewrite 407, new 24; 551 of 470 units",
     "46: 3 compact, 8 elide; window rent 0 price 4104; 4339 tokens, own_rewrite 4339; 4339 of 660 units",
-    "49 calls, 16513 units, 27ao15chk2j",
+    "49 calls, 16513 units, h84z98esgs",
   ],
 };
 

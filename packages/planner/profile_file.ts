@@ -13,9 +13,13 @@ const TEXT: Rule = {
   holds: (value) => typeof value === "string" && value !== "",
 };
 
+const PRICE_WORDS = 'dollars per million tokens, such as {"input": 3, "output": 15, "cacheRead": 0.3}, ' +
+  'optionally cacheWrite, cacheWriteHour, "long": {"aboveTokens": 200000, "input": 2, "output": 1.5}, factors ' +
+  '"tiers": {"priority": 2} and "regions": {"us": 1.1}, and dollars per use "tools": {"web_search": 0.01}';
+
 const LINE = '{"idleMs": 60000, "probability": 0.9}';
 
-const RULES: Readonly<Record<Exclude<keyof Profile, "cacheLifetime"> | "profile", Rule>> = {
+const RULES: Readonly<Record<Exclude<keyof Profile, "cacheLifetime"> | "profile" | "prices", Rule>> = {
   profile: oneOf(Object.keys(PROFILES)),
   name: TEXT,
   minTokens: wholeFrom(0),
@@ -31,9 +35,12 @@ const RULES: Readonly<Record<Exclude<keyof Profile, "cacheLifetime"> | "profile"
   },
   read: PRICE,
   price: {
-    right: 'dollars per million tokens, such as {"input": 3, "output": 15, "cacheRead": 0.3}, optionally ' +
-      'cacheWrite, cacheWriteHour and "long": {"aboveTokens": 200000, "input": 2, "output": 1.5}',
+    right: PRICE_WORDS,
     holds: isPrice,
+  },
+  prices: {
+    right: `an object with prices by model name; each ${PRICE_WORDS}`,
+    holds: (value) => isObject(value) && Object.values(value).every(isPrice),
   },
   coldAfterMs: TIME,
   dialect: oneOf([...new Set(Object.values(PROFILES).map(({ dialect }) => dialect))].sort()),
@@ -43,14 +50,27 @@ const RULES: Readonly<Record<Exclude<keyof Profile, "cacheLifetime"> | "profile"
 
 const FIELDS = [...Object.keys(RULES), "cacheLifetime"];
 
+/** Content of a profile file. */
+export interface ProfileFile {
+  /** Absent: the file sets only prices. */
+  readonly profile?: Profile;
+  /** Prices by model name. Default: none. */
+  readonly prices?: Readonly<Record<string, Price>>;
+}
+
 /**
  * Parses a profile file: a JSON object with `profile`, the name of a known profile, and any fields of
- * {@linkcode Profile} that replace its own, such as a measured `cacheLifetime`.
+ * {@linkcode Profile} that replace its own, such as a measured `cacheLifetime`; or with `prices`, or both.
  * @throws {RangeError} naming the field, its value and the requirement.
  */
-export function readProfileFile(text: string): Profile {
-  const { profile, ...own } = parseObject(text);
-  const fields: Readonly<Record<string, unknown>> = { profile, ...own };
+export function readProfileFile(text: string): ProfileFile {
+  const { profile, prices, ...own } = parseObject(text);
+  const isForPrices = profile === undefined && prices !== undefined && Object.keys(own).length === 0;
+  const fields: Readonly<Record<string, unknown>> = {
+    ...(isForPrices ? {} : { profile }),
+    ...(prices !== undefined && { prices }),
+    ...own,
+  };
   for (const [field, value] of Object.entries(fields)) {
     if (!FIELDS.includes(field)) {
       refuse(`unknown field ${JSON.stringify(field)}. Known fields: ${FIELDS.join(", ")}.`);
@@ -58,7 +78,10 @@ export function readProfileFile(text: string): Profile {
     if (field !== "cacheLifetime") check(field, value, RULES[field as keyof typeof RULES]);
   }
   if ("cacheLifetime" in own) checkCacheLifetime(own.cacheLifetime);
-  return { ...profileNamed(String(profile)), ...own as Partial<Profile> };
+  return {
+    ...(!isForPrices && { profile: { ...profileNamed(String(profile)), ...own as Partial<Profile> } }),
+    ...(prices !== undefined && { prices: prices as NonNullable<ProfileFile["prices"]> }),
+  };
 }
 
 function parseObject(text: string): Readonly<Record<string, unknown>> {
@@ -68,7 +91,7 @@ function parseObject(text: string): Readonly<Record<string, unknown>> {
   } catch (error) {
     refuse(`invalid JSON (${(error as Error).message}).`, error);
   }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) refuse("it is not a JSON object.");
+  if (!isObject(value)) refuse("it is not a JSON object.");
   return value as Readonly<Record<string, unknown>>;
 }
 
@@ -123,15 +146,28 @@ const PRICE_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteH
 
 /** Returns whether a value is a price: no field is missing, unknown or negative. */
 export function isPrice(value: unknown): value is Price {
-  const { long, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
+  const { long, tiers, regions, tools, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
+  const { except, ...factors } = Object(long) as Readonly<Record<string, unknown>>;
   return hasNumbers(prices, ["input", "output"]) &&
-    (long === undefined || hasNumbers(long, ["aboveTokens", "input", "output"], []));
+    (long === undefined || hasNumbers(factors, ["aboveTokens", "input", "output"], [])) &&
+    (except === undefined || Array.isArray(except) && except.every((tier) => typeof tier === "string")) &&
+    [tiers, regions, tools].every((named) =>
+      named === undefined || isObject(named) && Object.values(named).every(isAmount)
+    );
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isAmount(value: unknown): boolean {
+  return Number.isFinite(value) && Number(value) >= 0;
 }
 
 function hasNumbers(value: unknown, needed: readonly string[], more = PRICE_FIELDS): boolean {
   const fields = Object(value) as Readonly<Record<string, unknown>>;
   return needed.every((name) => name in fields) &&
     Object.entries(fields).every(([name, number]) =>
-      (needed.includes(name) || more.includes(name)) && Number.isFinite(number) && Number(number) >= 0
+      (needed.includes(name) || more.includes(name)) && isAmount(number)
     );
 }

@@ -13,13 +13,27 @@ Deno.test("readProfileFile() takes fields from the file, and the rest from the n
         ttlMs: 60_000,
         cacheLifetime: CACHE_LIFETIME,
       }),
-    ),
+    ).profile,
     { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, cacheLifetime: CACHE_LIFETIME },
   );
-  assertEquals(readProfileFile('{"profile": "deepseek"}'), profileNamed("deepseek"));
-  assertEquals(readProfileFile('{"profile": "none", "cacheLifetime": []}'), chooseProfile({}));
+  assertEquals(readProfileFile('{"profile": "deepseek"}').profile, profileNamed("deepseek"));
+  assertEquals(readProfileFile('{"profile": "none", "cacheLifetime": []}').profile, chooseProfile({}));
   const price = { input: 3, output: 15, cacheRead: 0, long: { aboveTokens: 5, input: 2, output: 2 } };
-  assertEquals(readProfileFile(JSON.stringify({ profile: "local", price })).price, price);
+  assertEquals(readProfileFile(JSON.stringify({ profile: "local", price })).profile?.price, price);
+});
+
+Deno.test("readProfileFile() reads prices by model, with and without a profile", () => {
+  const price = {
+    ...{ input: 3, output: 15 },
+    long: { aboveTokens: 5, input: 2, output: 2, except: ["priority"] },
+    tiers: { priority: 2.5 },
+    regions: { us: 1.1 },
+    tools: { web_search: 0, code_execution: 0.01 },
+  };
+  const prices = { m: price, other: { input: 0, output: 0 } };
+  assertEquals(readProfileFile(JSON.stringify({ prices })), { prices });
+  const both = readProfileFile(JSON.stringify({ profile: "openai", prices }));
+  assertEquals(both, { profile: profileNamed("openai"), prices });
 });
 
 Deno.test("readProfileFile() throws naming the field and the requirement", () => {
@@ -42,6 +56,13 @@ Deno.test("readProfileFile() throws naming the field and the requirement", () =>
     ],
     [{ profile: "none", price: { input: 3, output: 1, read: 1 } }, "price is {"],
     [{ profile: "none", price: { input: 3, output: 1, long: { aboveTokens: 1 } } }, "price is {"],
+    [{ profile: "none", price: { input: 3, output: 1, tiers: { priority: "2" } } }, "price is {"],
+    [{ profile: "none", price: { input: 3, output: 1, tools: [0.01] } }, "price is {"],
+    [
+      { prices: { m: 3 } },
+      'prices is {"m":3}. It must be an object with prices by model name; each dollars ',
+    ],
+    [{ prices: {}, ttlMs: 3 }, "profile is missing. It must be one of "],
     [{ profile: "none", blockTokens: 0 }, "blockTokens is 0. It must be a whole number from 1"],
     [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5. It must be a whole number from 0"],
     [{ profile: "none", dialect: "x" }, 'dialect is "x". It must be one of anthropic, '],

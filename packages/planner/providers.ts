@@ -724,16 +724,41 @@ export interface Price {
     readonly aboveTokens: number;
     readonly input: number;
     readonly output: number;
+    /** Tiers without a price for such prompts. Default: none. */
+    readonly except?: readonly string[];
   };
+  /** Factors of service tiers and speeds other than standard. Default: their prices are unknown. */
+  readonly tiers?: Readonly<Record<string, number>>;
+  /** Factors of regions other than global. Default: their prices are unknown. */
+  readonly regions?: Readonly<Record<string, number>>;
+  /** US dollars for each use of the provider's own tools. Default: their prices are unknown. */
+  readonly tools?: Readonly<Record<string, number>>;
 }
 
-/** Date of {@linkcode MODELS}. */
+/** Date of all list prices: {@linkcode MODELS}, and their tiers, regions and tools. */
 export const MODELS_DATE = "2026-11-21";
 
 const ABOVE_272K = { aboveTokens: 272_000, input: 2, output: 1.5 } as const;
+/** To GPT-5.5, priority processing excludes long prompts. */
+const STANDARD_ABOVE_272K = { ...ABOVE_272K, except: ["priority", "fast"] } as const;
 const ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 1.5 } as const;
 const ABOVE_100K = { aboveTokens: 100_000, input: 5, output: 5 } as const;
 const TWICE_ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 2 } as const;
+
+const HALF_PRICED = { batch: 0.5, flex: 0.5 } as const;
+
+// Code execution is billed by time, in containers.
+const CLAUDE_TOOLS = { web_search: 0.01, web_fetch: 0, tool_search: 0 } as const;
+const GPT_TOOLS = { web_search: 0.01, file_search: 0.002_5, mcp: 0 } as const;
+const GROK_TOOLS = {
+  web_search: 0.005,
+  x_search: 0.005,
+  code_execution: 0.005,
+  code_interpreter: 0.005,
+  attachment_search: 0.01,
+  collections_search: 0.002_5,
+  file_search: 0.002_5,
+} as const;
 
 export interface PublishedModel {
   /** Context window for prompts, in tokens, or the provider's lower limit. */
@@ -742,16 +767,21 @@ export interface PublishedModel {
 }
 
 /**
- * Windows, and list prices of the standard tier without taxes, discounts and surcharges, as of
- * {@linkcode MODELS_DATE}. Compare them with your provider's own list before you rely on them.
+ * Windows, and list prices without taxes and discounts, as of {@linkcode MODELS_DATE}. Compare them with your
+ * provider's own list before you rely on them.
  * https://platform.claude.com/docs/en/about-claude/pricing
  * https://platform.claude.com/docs/en/build-with-claude/context-windows
+ * https://platform.claude.com/docs/en/build-with-claude/fast-mode
+ * https://platform.claude.com/docs/en/manage-claude/data-residency
  * https://developers.openai.com/api/docs/pricing
+ * https://openai.com/api-priority-processing
  * https://developers.openai.com/api/docs/models (the window without the longest reply)
  * https://api-docs.deepseek.com/quick_start/pricing (at its peak hours)
  * https://ai.google.dev/gemini-api/docs/pricing
  * https://ai.google.dev/gemini-api/docs/models
+ * https://ai.google.dev/gemini-api/docs/optimization
  * https://docs.x.ai/developers/models
+ * https://docs.x.ai/developers/pricing
  * https://docs.z.ai/guides/overview/pricing
  * https://platform.kimi.ai/docs/pricing/chat-k3
  * https://platform.minimax.io/docs/guides/pricing-paygo
@@ -759,13 +789,14 @@ export interface PublishedModel {
  * Mistral models (no list found) are missing.
  */
 export const MODELS: Readonly<Record<string, PublishedModel>> = {
+  "claude-fable-5-2": fast(claude(1_000_000, 8, 40, 0.2), 2),
   "claude-fable-5-1": claude(1_000_000, 10, 50, 0.25),
   "claude-fable-5": claude(1_000_000, 10, 50, 1),
-  "claude-opus-5-5": claude(1_000_000, 4, 20, 0.2),
-  "claude-opus-5": claude(1_000_000, 5, 25, 0.5),
-  "claude-opus-4-8": claude(1_000_000, 5, 25, 0.5),
-  "claude-opus-4-7": claude(1_000_000, 5, 25, 0.5),
-  "claude-opus-4-6": claude(1_000_000, 5, 25, 0.5),
+  "claude-opus-5-5": fast(claude(1_000_000, 4, 20, 0.2), 2),
+  "claude-opus-5": fast(claude(1_000_000, 5, 25, 0.5), 2),
+  "claude-opus-4-8": fast(claude(1_000_000, 5, 25, 0.5), 2),
+  "claude-opus-4-7": fast(claude(1_000_000, 5, 25, 0.5), 6),
+  "claude-opus-4-6": fast(claude(1_000_000, 5, 25, 0.5), 6),
   "claude-opus-4-5": claude(200_000, 5, 25, 0.5),
   "claude-opus-4-1": claude(200_000, 15, 75, 1.5),
   "claude-opus-4": claude(200_000, 15, 75, 1.5),
@@ -785,37 +816,40 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
   "gpt-5.6-sol": newerGpt(922_000, 4, 20, 0.4),
   "gpt-5.6-terra": newerGpt(922_000, 2, 12, 0.2),
   "gpt-5.6-luna": newerGpt(922_000, 0.2, 1.2, 0.02),
-  "gpt-5.5": plain(922_000, 5, 30, 0.5, ABOVE_272K),
-  "gpt-5.5-pro": { windowTokens: 922_000, price: { input: 30, output: 180, long: ABOVE_272K } },
-  "gpt-5.4": plain(922_000, 2.5, 15, 0.25, ABOVE_272K),
-  "gpt-5.4-mini": plain(272_000, 0.75, 4.5, 0.075),
-  "gpt-5.4-nano": plain(272_000, 0.2, 1.25, 0.02),
-  "gpt-5.3-codex": plain(272_000, 1.75, 14, 0.175),
-  "gpt-5.2": plain(272_000, 1.75, 14, 0.175),
-  "gpt-5.1": plain(272_000, 1.25, 10, 0.125),
-  "gpt-5": plain(272_000, 1.25, 10, 0.125),
-  "gpt-5-mini": plain(272_000, 0.25, 2, 0.025),
-  "gpt-5-nano": plain(272_000, 0.05, 0.4, 0.005),
-  "gpt-4.1": plain(1_047_576, 2, 8, 0.5),
-  "gpt-4.1-mini": plain(1_047_576, 0.4, 1.6, 0.1),
-  "gpt-4.1-nano": plain(1_047_576, 0.1, 0.4, 0.025),
-  "gpt-4o": plain(128_000, 2.5, 10, 1.25),
-  "gpt-4o-mini": plain(128_000, 0.15, 0.6, 0.075),
-  "o3": plain(200_000, 2, 8, 0.5),
-  "o4-mini": plain(200_000, 1.1, 4.4, 0.275),
+  "gpt-5.5": gpt(2.5, 922_000, 5, 30, 0.5, STANDARD_ABOVE_272K),
+  "gpt-5.5-pro": {
+    windowTokens: 922_000,
+    price: { input: 30, output: 180, long: ABOVE_272K, tiers: HALF_PRICED, tools: GPT_TOOLS },
+  },
+  "gpt-5.4": gpt(2, 922_000, 2.5, 15, 0.25, STANDARD_ABOVE_272K),
+  "gpt-5.4-mini": gpt(2, 272_000, 0.75, 4.5, 0.075),
+  "gpt-5.4-nano": gpt(undefined, 272_000, 0.2, 1.25, 0.02),
+  "gpt-5.3-codex": gpt(2, 272_000, 1.75, 14, 0.175),
+  "gpt-5.2": gpt(2, 272_000, 1.75, 14, 0.175),
+  "gpt-5.1": gpt(2, 272_000, 1.25, 10, 0.125),
+  "gpt-5": gpt(2, 272_000, 1.25, 10, 0.125),
+  "gpt-5-mini": gpt(1.8, 272_000, 0.25, 2, 0.025),
+  "gpt-5-nano": gpt(undefined, 272_000, 0.05, 0.4, 0.005),
+  "gpt-4.1": olderGpt(1.75, 1_047_576, 2, 8, 0.5),
+  "gpt-4.1-mini": olderGpt(1.75, 1_047_576, 0.4, 1.6, 0.1),
+  "gpt-4.1-nano": olderGpt(2, 1_047_576, 0.1, 0.4, 0.025),
+  "gpt-4o": olderGpt(1.7, 128_000, 2.5, 10, 1.25),
+  "gpt-4o-mini": olderGpt(5 / 3, 128_000, 0.15, 0.6, 0.075),
+  "o3": gpt(1.75, 200_000, 2, 8, 0.5),
+  "o4-mini": gpt(20 / 11, 200_000, 1.1, 4.4, 0.275),
   "deepseek-flash": plain(1_000_000, 0.3, 1.2, 0.006),
   "deepseek-v4-flash": plain(1_000_000, 0.3, 1.2, 0.006),
   "deepseek-v4-pro": plain(1_000_000, 1.32, 3.96, 0.044),
-  "gemini-3-pro": plain(1_048_576, 2, 12, 0.2, ABOVE_200K),
-  "gemini-3.1-pro": plain(1_048_576, 2, 12, 0.2, ABOVE_200K),
-  "gemini-3-flash": plain(1_048_576, 0.5, 3, 0.05),
-  "gemini-2.5-pro": plain(1_048_576, 1.25, 10, 0.125, ABOVE_200K),
-  "gemini-2.5-flash": plain(1_048_576, 0.3, 2.5, 0.03),
-  "gemini-2.5-flash-lite": plain(1_048_576, 0.1, 0.4, 0.01),
-  "grok-4.7": plain(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
-  "grok-4.6": plain(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
-  "grok-4.5": plain(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
-  "grok-4.3": plain(1_000_000, 1.25, 2.5, 0.2, TWICE_ABOVE_200K),
+  "gemini-3-pro": gemini(1_048_576, 2, 12, 0.2, ABOVE_200K),
+  "gemini-3.1-pro": gemini(1_048_576, 2, 12, 0.2, ABOVE_200K),
+  "gemini-3-flash": gemini(1_048_576, 0.5, 3, 0.05),
+  "gemini-2.5-pro": gemini(1_048_576, 1.25, 10, 0.125, ABOVE_200K),
+  "gemini-2.5-flash": gemini(1_048_576, 0.3, 2.5, 0.03),
+  "gemini-2.5-flash-lite": gemini(1_048_576, 0.1, 0.4, 0.01),
+  "grok-4.7": grok(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
+  "grok-4.6": grok(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
+  "grok-4.5": grok(500_000, 2, 6, 0.5, TWICE_ABOVE_200K),
+  "grok-4.3": grok(1_000_000, 1.25, 2.5, 0.2, TWICE_ABOVE_200K),
   "glm-5.3": plain(1_000_000, 1.4, 4.4, 0.26),
   "kimi-k3": plain(1_048_576, 3, 15, 0.3),
   "kimi-k2.7-code": plain(262_144, 0.95, 4, 0.19),
@@ -967,24 +1001,66 @@ function plain(...[windowTokens, input, output, cacheRead, long]: Row): Publishe
   return { windowTokens, price: { input, output, cacheRead, ...(long && { long }) } };
 }
 
+/** OpenAI's models with the factor of priority processing, also called fast mode, if it is published. */
+function gpt(priority: number | undefined, ...row: Row): PublishedModel {
+  const { windowTokens, price } = plain(...row);
+  const tiers = { ...HALF_PRICED, ...(priority !== undefined && { priority, fast: priority }) };
+  return { windowTokens, price: { ...price, tiers, tools: GPT_TOOLS } };
+}
+
 /** OpenAI's newer models charge 1.25 times the input price for cache writes. */
 function newerGpt(...[windowTokens, input, output, cacheRead]: Row): PublishedModel {
-  const { price } = plain(windowTokens, input, output, cacheRead, ABOVE_272K);
+  const { price } = gpt(2, windowTokens, input, output, cacheRead, ABOVE_272K);
   return { windowTokens, price: { ...price, cacheWrite: 1.25 * input } };
+}
+
+/** Has no flex tier, and two web searches with different prices. */
+function olderGpt(priority: number, ...row: Row): PublishedModel {
+  const { windowTokens, price } = plain(...row);
+  const { web_search: _, ...tools } = GPT_TOOLS;
+  return { windowTokens, price: { ...price, tiers: { batch: 0.5, priority, fast: priority }, tools } };
 }
 
 /** Anthropic charges 1.25 times the input price for five minutes, and twice for an hour. */
 function claude(...row: Row): PublishedModel {
   const { windowTokens, price } = plain(...row);
   const { input } = price;
-  return { windowTokens, price: { ...price, cacheWrite: 1.25 * input, cacheWriteHour: 2 * input } };
+  return {
+    windowTokens,
+    price: {
+      ...price,
+      cacheWrite: 1.25 * input,
+      cacheWriteHour: 2 * input,
+      tiers: { batch: 0.5 },
+      regions: { us: 1.1 },
+      tools: CLAUDE_TOOLS,
+    },
+  };
+}
+
+function fast({ windowTokens, price }: PublishedModel, factor: number): PublishedModel {
+  return { windowTokens, price: { ...price, tiers: { ...price.tiers, fast: factor } } };
+}
+
+function gemini(...row: Row): PublishedModel {
+  const { windowTokens, price } = plain(...row);
+  return { windowTokens, price: { ...price, tiers: { ...HALF_PRICED, priority: 1.8 } } };
+}
+
+function grok(...row: Row): PublishedModel {
+  const { windowTokens, price } = plain(...row);
+  return { windowTokens, price: { ...price, tools: GROK_TOOLS } };
 }
 
 /**
  * Suffixes that don't change the model: a date, `latest`, `preview`, a window; on Vertex AI `@` and a date or
- * `default`; on Amazon Bedrock a version.
+ * `default`; on Amazon Bedrock a version; on OpenRouter how its provider is chosen. `:free` is another offer.
  */
-const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@(?:\d{8}|default)|-v[12](?::\d+)?|\[1m\])+$/;
+const SUFFIX =
+  /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@(?:\d{8}|latest|default)|-v[12](?::\d+k?)*|\[1m\]|:(?:nitro|floor|exacto|thinking|beta))+$/;
+
+/** Claude's version before its family, as OpenRouter writes it; Anthropic did until 3.7. */
+const VERSION_FIRST = /^claude-((?:[4-9]|\d\d)(?:-\d+)?)-([a-z]+)(?=-|$)/;
 
 const BEDROCK = /^(?:[a-z-]+\.)?[a-z]+\.(?=[a-z])/;
 
@@ -1007,6 +1083,13 @@ export function listPrice(model: string): Price | undefined {
   return publishedModel(model)?.price;
 }
 
+/** Returns a model's price in a list by names, of which vendor and suffixes may differ. */
+export function priceIn(prices: Readonly<Record<string, Price>>, model: string): Price | undefined {
+  if (Object.hasOwn(prices, model)) return prices[model];
+  const name = plainModelName(model);
+  return Object.entries(prices).find(([other]) => name !== "" && plainModelName(other) === name)?.[1];
+}
+
 /**
  * Returns a model's context window in tokens; `undefined` if it isn't in {@linkcode MODELS}. Names as for
  * {@linkcode listPrice}.
@@ -1026,11 +1109,34 @@ export function listWindow(model: string): number | undefined {
 
 function publishedModel(model: string): PublishedModel | undefined {
   const name = plainModelName(model);
-  return Object.hasOwn(MODELS, name) ? MODELS[name] : undefined;
+  return Object.hasOwn(MODELS, name) ? MODELS[name] : fastModel(name);
+}
+
+/** Model whose name requests its fast mode, as OpenRouter and Vercel offer it. */
+function fastModel(name: string): PublishedModel | undefined {
+  const [, plain = ""] = /^(claude-.+)-fast$/.exec(name) ?? [];
+  const { windowTokens, price } = Object.hasOwn(MODELS, plain) ? MODELS[plain]! : {};
+  const factor = price?.tiers?.fast;
+  if (windowTokens === undefined || price === undefined || factor === undefined) return undefined;
+  const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite } = price;
+  const { tiers: _, ...rest } = price;
+  return {
+    windowTokens,
+    price: {
+      ...rest,
+      input: factor * input,
+      output: factor * output,
+      cacheRead: factor * cacheRead,
+      cacheWrite: factor * cacheWrite,
+      cacheWriteHour: factor * cacheWriteHour,
+      tiers: { fast: 1 },
+    },
+  };
 }
 
 /** Returns a model's name without vendor and suffixes; empty if it is too long. */
 function plainModelName(model: string): string {
   if (model.length > LONGEST_NAME) return "";
-  return model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(BEDROCK, "").replace(SUFFIX, "");
+  const name = model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(BEDROCK, "").replace(SUFFIX, "");
+  return name.startsWith("claude-") ? name.replaceAll(".", "-").replace(VERSION_FIRST, "claude-$2-$1") : name;
 }

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { chooseProfile, listPrice, listWindow, profileNamed, readTooLong } from "@tare/planner";
 import {
   EXAMPLE_MODELS,
@@ -288,9 +288,16 @@ Deno.test("listPrice() recognizes a model's name with a vendor before it and a d
     "bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
     "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
     "claude-sonnet-4-5@default",
+    "anthropic/claude-sonnet-4.5",
+    "anthropic/claude-4.5-sonnet-20250929",
+    "~anthropic/claude-sonnet-4.5:nitro",
+    "anthropic/claude-sonnet-4.5:thinking",
+    "vertex_ai/claude-sonnet-4-5@20250929",
   ];
   for (const name of names) assertEquals(listPrice(name), MODELS["claude-sonnet-4-5"]?.price, name);
   assertEquals(listPrice("gpt-5.4-mini-2026-03-17"), MODELS["gpt-5.4-mini"]?.price);
+  assertEquals(listPrice("anthropic/claude-opus-4.6"), MODELS["claude-opus-4-6"]?.price);
+  assertEquals(listPrice("anthropic/claude-3.5-haiku-20241022"), MODELS["claude-3-5-haiku"]?.price);
   assertEquals(listPrice("google/gemini-3-pro-preview"), MODELS["gemini-3-pro"]?.price);
   assertEquals(listPrice("x-ai/grok-4.7"), MODELS["grok-4.7"]?.price);
   assertEquals(listPrice("MiniMax-M3"), MODELS["minimax-m3"]?.price);
@@ -310,12 +317,25 @@ Deno.test("listPrice() returns nothing for a name that is only similar", () => {
     "gpt-oss:20b",
     "gpt-5\u0000",
     "glm-5.3:free",
+    "claude-sonnet-4.5-fast",
+    "claude-sonnet-4.50",
   ];
   for (const name of [...names, "-latest".repeat(200_000)]) assertEquals(listPrice(name), undefined);
 });
 
-Deno.test("MODELS are dated, and ordered by provider", () => {
+Deno.test("listPrice() returns the price of fast mode for a name that requests it", () => {
+  const { input, output, cacheRead, cacheWrite, cacheWriteHour } = listPrice(
+    "anthropic/claude-opus-4.6-fast",
+  )!;
+  assertEquals([input, output, cacheRead, cacheWrite, cacheWriteHour], [30, 150, 3, 37.5, 60]);
+  assertEquals(listPrice("anthropic/claude-4.6-opus-fast-20260407")?.input, 30);
+  assertEquals(listWindow("anthropic/claude-opus-5-fast"), 1_000_000);
+});
+
+Deno.test("MODELS are dated, and ordered by provider", async () => {
   assert(Date.parse(MODELS_DATE) > 0);
+  const docs = await Deno.readTextFile(new URL("../../docs/providers.md", import.meta.url));
+  assertStringIncludes(docs.replaceAll("\n", " "), `list price of ${MODELS_DATE}`);
   for (
     const [name, { windowTokens, price }] of Object.entries(MODELS)
   ) {

@@ -505,6 +505,12 @@ const USAGE_FIELDS: NeededOptions<Usage> = {
   "reasoningTokens?": "count",
   "estimated?": "boolean",
   "firstRead?": "object",
+  "tier?": "string",
+  "region?": "string",
+  "serverTools?": "object",
+  "model?": "string",
+  "innerCalls?": "array",
+  "reportedUsd?": "count",
 };
 
 export function checkOptions(caller: string, options: PromptSessionOptions): void {

@@ -271,8 +271,8 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       isCut ||= page?.hasMore ?? false;
       signal?.throwIfAborted();
     }
-    const { rows, hasMore } = reportSpend(newest, query);
-    return { all: total, rows, hasMore: hasMore || isCut };
+    const report = reportSpend(newest, query);
+    return { ...report, all: total, hasMore: report.hasMore || isCut };
   }
 
   #kindsOf(wanted: SessionRecord["kind"] | undefined) {

@@ -551,7 +551,8 @@ class SpanChat extends SpanOperation implements Chat {
     });
   }
 
-  took({ promptTokens, outputTokens, cachedTokens, cacheWriteTokens, estimated }: Usage): void {
+  took(usage: Usage): void {
+    const { promptTokens, outputTokens, cachedTokens, cacheWriteTokens, estimated } = usage;
     if (estimated) return;
     const { tokens } = this.#instruments;
     tokens(promptTokens, { ...this.#labels, "gen_ai.token.type": "input" });
@@ -563,6 +564,7 @@ class SpanChat extends SpanOperation implements Chat {
       ...(cacheWriteTokens !== undefined && {
         "gen_ai.usage.cache_creation.input_tokens": whole(cacheWriteTokens),
       }),
+      ...billingOf(usage),
     });
   }
 
@@ -599,6 +601,18 @@ class SpanChat extends SpanOperation implements Chat {
     predictedTokens(predictedCachedTokens, this.#labels);
     reportedTokens(usage.cachedTokens, this.#labels);
   }
+}
+
+/** Returns what decides a call's price besides its tokens. */
+function billingOf({ tier, region, model, serverTools, innerCalls, reportedUsd }: Usage): Facts {
+  return {
+    ...(tier !== undefined && { "tare.usage.tier": tier }),
+    ...(region !== undefined && { "tare.usage.region": region }),
+    ...(model !== undefined && { "tare.usage.served_by": model }),
+    ...(serverTools && { "tare.usage.server_tools": JSON.stringify(serverTools) }),
+    ...(innerCalls && { "tare.usage.inner_calls": JSON.stringify(innerCalls) }),
+    ...(reportedUsd !== undefined && { "tare.usage.reported_usd": reportedUsd }),
+  };
 }
 
 type PlannedChat = Parameters<Chat["planned"]>[0];

@@ -179,7 +179,7 @@ export function toRow(
   };
 }
 
-const REFETCH_WEIGHT = 3;
+export const REFETCH_WEIGHT = 3;
 
 function billRow(policy: string, sessions: readonly SessionPlays[]): BillRow | undefined {
   const billed = sessions.flatMap(({ bill }) =>

@@ -15,15 +15,14 @@ export function plot(rows: readonly EconomyRow[]): string {
   const mostCost = Math.max(1, ...rows.map(({ cost3 }) => cost3)) * 1.05;
   const x = (lost: number) => LEFT + (WIDTH - LEFT - 5 * MARGIN) * lost / mostLost;
   const y = (cost: number) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - MARGIN) * cost / mostCost;
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
-    `<rect width="${WIDTH}" height="${HEIGHT}" fill="white"/>`,
+  const drawn = [
+    `<rect width="${WIDTH}" height="${HEIGHT}" fill="white" />`,
     text(LEFT, 16, [...new Set(rows.map(({ data, profile }) => `${data}, ${profile}`))].join("; ")),
     ...ticksTo(mostLost).map((lost) =>
       text(x(lost), HEIGHT - BOTTOM + 16, `${Math.round(100 * lost)}%`, "middle")
     ),
     ...ticksTo(mostCost).flatMap((cost) => [
-      `<path d="M${LEFT} ${round(y(cost))}H${WIDTH - MARGIN}" stroke="#ddd"/>`,
+      `<path d="M${LEFT} ${round(y(cost))}H${WIDTH - MARGIN}" stroke="#ddd" />`,
       text(LEFT - 6, y(cost) + 4, cost.toFixed(1), "end"),
     ]),
     text((WIDTH + LEFT) / 2, HEIGHT - 12, "edits whose old text was not visible", "middle"),
@@ -31,9 +30,13 @@ export function plot(rows: readonly EconomyRow[]): string {
     ...rows.flatMap(({ policy, editsLostText, cost3 }) => [
       `<circle cx="${round(x(editsLostText))}" cy="${round(y(cost3))}" r="4" fill="${
         policy.startsWith("planner") ? "#c2410c" : "#334155"
-      }"/>`,
+      }" />`,
       text(x(editsLostText) + 7, y(cost3) + 4, policy),
     ]),
+  ];
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
+    ...drawn.map((element) => `  ${element}`),
     "</svg>",
     "",
   ].join("\n");

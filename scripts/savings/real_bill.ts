@@ -12,7 +12,7 @@ import { outputPrice, type PlayOptions, type Recording, windowFor } from "@tare/
 export interface RealBill {
   /** In cost units, by the reported usage of each call. */
   readonly cost: number;
-  /** Recording with the front and the reasoning that its usage reveals. */
+  /** Recording with the fixed prefix and the reasoning that its usage reveals. */
   readonly recording: Recording;
   readonly options: Pick<PlayOptions, "profile" | "windowTokens" | "countTokens"> & {
     readonly cachedAtMost: (call: number) => number;
@@ -45,7 +45,7 @@ export function billOf(
   const [first] = calls;
   if (!first || calls.length < BILLED * recorded.calls.length) return undefined;
 
-  const { scale, frontTokens } = fitTokens(recorded, { calls, countTokens });
+  const { scale, prefixTokens } = fitTokens(recorded, { calls, countTokens });
   const scaled: CountTokens = (text) => Math.round(scale * countTokens(text));
   const messages = recorded.messages.map((message, at): Message => {
     const hidden = (recorded.usage.get(at)?.output ?? 0) / scale - countMessageTokens(message, countTokens);
@@ -78,7 +78,7 @@ export function billOf(
   const isLarge = calls.some(({ promptTokens }) => promptTokens > windowTokens);
   return {
     cost,
-    recording: { ...recorded, messages, fixedPrefixTokens: frontTokens, calls: replayed(recorded, calls) },
+    recording: { ...recorded, messages, fixedPrefixTokens: prefixTokens, calls: replayed(recorded, calls) },
     options: {
       profile,
       windowTokens: isLarge ? LARGE_WINDOW : windowTokens,
@@ -111,16 +111,16 @@ const FITS = 8;
 const FIRST_SCALE = 1.3;
 
 /**
- * Fits reported prompt sizes before the first compaction: front + scale × counted tokens. A reply counts at
+ * Fits reported prompt sizes before the first compaction: fixed prefix + scale × counted tokens. A reply counts at
  * least its reported output, because later prompts contain its reasoning.
  */
 function fitTokens(
   { messages, usage, compacted }: Recording,
   { calls, countTokens }: { readonly calls: readonly BilledCall[]; readonly countTokens: CountTokens },
-): { readonly scale: number; readonly frontTokens: number } {
+): { readonly scale: number; readonly prefixTokens: number } {
   const counted = messages.map((message) => countMessageTokens(message, countTokens));
   const fitted = calls.filter(({ at }) => at < (compacted[0] ?? Infinity));
-  let [scale, front] = [FIRST_SCALE, 0];
+  let [scale, prefix] = [FIRST_SCALE, 0];
   for (let round = 0; round < FITS; round++) {
     const sizes = [0];
     for (const [at, tokens] of counted.entries()) {
@@ -132,9 +132,9 @@ function fitTokens(
     const variance = mean(({ at }) => (sizes[at]! - x) ** 2);
     const covariance = mean(({ at, promptTokens }) => (sizes[at]! - x) * (promptTokens - y));
     if (variance > 0 && covariance > 0) scale = covariance / variance;
-    front = y - scale * x;
+    prefix = y - scale * x;
   }
-  return { scale, frontTokens: Math.max(1, Math.round(front)) };
+  return { scale, prefixTokens: Math.max(1, Math.round(prefix)) };
 }
 
 function reasoning(tokens: number, countTokens: CountTokens): string {

@@ -212,6 +212,9 @@ export async function benchTables(args: readonly string[]): Promise<void> {
   if (values.plot !== undefined) Deno.writeTextFileSync(values.plot, svg);
 }
 
+/** Sources whose bills are compared: the providers' own agents. */
+const AGENTS_OF_PROVIDERS = /^(?:claude-code|codex)/;
+
 /** Prints a line per half, provider and policy: costs, losses, short and worst sessions, share of real bills. */
 export async function benchComparison(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
@@ -234,9 +237,12 @@ export async function benchComparison(args: readonly string[]): Promise<void> {
     ([undefined, "A", "B"] as const).flatMap((half) =>
       values.profile.map((profile) => {
         const sessions = plays.get(profile)!.filter(inHalf(half));
-        const longest = longestThird(sessions.filter(({ bill }) => bill));
+        const billed = sessions.filter(({ data, bill }) => bill && AGENTS_OF_PROVIDERS.test(data));
+        const { bill } = ofPolicy(policy, billed);
+        const longest = longestThird(billed);
         return {
           ...toRow({ data: half ?? "all", profile, policy }, sessions),
+          bill,
           short3: ofPolicy(policy, sessions.filter(isShort)).cost3,
           longestBill3: ofPolicy(policy, longest).bill?.cost3,
         };

@@ -46,6 +46,8 @@ export interface Plan {
   readonly facts: readonly string[];
   /** Requested report file. Default: the model replies with its report. */
   readonly report?: string;
+  /** Whether the model reads a lost fact's file again in place of recalling it. Default: false. */
+  readonly rereads?: boolean;
   /** Text that the model writes with each step, in tokens. Default: a few words now and then. */
   readonly textTokens?: number;
 }
@@ -101,6 +103,7 @@ export function planModel(plans: Plans, tools: AgentTools): (turn: ModelTurn) =>
     const found: string[] = [];
     for (const fact of plan.facts) {
       const value = valueOf(fact, entries);
+      if (value === undefined && plan.rereads) return { calls: [tools.shell(`cat ${fact}.txt`)] };
       const recall = value === undefined && turn.tools.includes("recall")
         ? wantedRecall(fact, entries)
         : undefined;

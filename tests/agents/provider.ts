@@ -3,6 +3,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { billOf } from "./bill.ts";
 import { BlockCache } from "./block_cache.ts";
 import { BreakpointCache } from "./breakpoint_cache.ts";
+import { HeldKeys } from "./held_keys.ts";
 import type { ModelTurn, Reply } from "./model.ts";
 import { CHAT } from "./protocols/chat.ts";
 import { MESSAGES } from "./protocols/messages.ts";
@@ -21,11 +22,18 @@ export interface ProviderCall extends ReadRequest {
   readonly reply?: Reply;
 }
 
-export interface Provider extends AsyncDisposable {
-  /** Address without a path. */
-  readonly url: string;
+export interface ProviderRecord {
   readonly calls: readonly ProviderCall[];
   readonly others: readonly string[];
+}
+
+export interface Provider extends ProviderRecord, AsyncDisposable {
+  /** Address without a path. */
+  readonly url: string;
+}
+
+export interface ProviderInProcess extends ProviderRecord {
+  readonly fetch: (request: Request) => Promise<Response>;
 }
 
 export interface ProviderOptions {
@@ -33,19 +41,26 @@ export interface ProviderOptions {
   /** Failures of requests that offer tools, by their number from 0. Default: none. */
   readonly failures?: Readonly<Record<number, Failure>>;
   readonly windowTokens?: number;
+  /** Whether a call finds and stores a cached prefix, by its number from 0. Default: each does. */
+  readonly caches?: (call: number) => boolean;
+  /** Time to live of a cached prefix since its last use. Default: it doesn't expire. */
+  readonly ttlMs?: number;
+  /** The time in milliseconds since any fixed moment. Default: `Date.now`. */
+  readonly now?: () => number;
 }
 
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
 /**
- * Starts a strict provider with three protocols. Its readers and caches are independent of the simulator's,
+ * Returns a strict provider with three protocols. Its readers and caches are independent of the simulator's,
  * so that savings are measured twice.
  */
-export async function startProvider(options: ProviderOptions): Promise<Provider> {
-  const { model, failures = {}, windowTokens = Infinity } = options;
+export async function makeProvider(options: ProviderOptions): Promise<ProviderInProcess> {
+  const { model, failures = {}, windowTokens = Infinity, caches = () => true } = options;
+  const { ttlMs = Infinity, now = Date.now } = options;
   const { encode } = await loadTokenizer();
-  const blocks = new BlockCache();
-  const breakpoints = new BreakpointCache();
+  const blocks = new BlockCache(new HeldKeys({ ttlMs, now }));
+  const breakpoints = new BreakpointCache(new HeldKeys({ ttlMs, now }));
   const encoded = new Map<string, readonly number[]>();
   const calls: ProviderCall[] = [];
   const others: string[] = [];
@@ -66,6 +81,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     readonly model: string;
   }): Omit<CallUsage, "output"> {
     const tokens = pieces.map(({ rendered }) => tokensOf(rendered));
+    if (!caches(calls.length)) return { prompt: tokens.flat().length, cached: 0 };
     if (protocol !== MESSAGES) return blocks.serve(tokens.flat(), { model });
     return breakpoints.serve(pieces, { sizes: tokens.map(({ length }) => length), model });
   }
@@ -110,13 +126,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     });
   }
 
-  const server = Deno.serve({
-    port: 0,
-    hostname: "127.0.0.1",
-    onListen() {},
-    // Intentionally interrupted streams also report errors.
-    onError: () => new Response(null, { status: 502 }),
-  }, async (request) => {
+  async function handle(request: Request): Promise<Response> {
     const { pathname } = new URL(request.url);
     const protocol = PROTOCOLS.find(({ path }) => path === pathname);
     if (protocol && request.method === "POST") return await answer(protocol, request);
@@ -126,7 +136,21 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     if (request.method === "HEAD") return new Response();
     const missing = { error: { message: `There is no ${pathname}.`, type: "invalid_request_error" } };
     return Response.json(missing, { status: 404 });
-  });
+  }
+
+  return { fetch: handle, calls, others };
+}
+
+/** Serves {@linkcode makeProvider} over HTTP. */
+export async function startProvider(options: ProviderOptions): Promise<Provider> {
+  const { fetch, calls, others } = await makeProvider(options);
+  const server = Deno.serve({
+    port: 0,
+    hostname: "127.0.0.1",
+    onListen() {},
+    // Intentionally interrupted streams also report errors.
+    onError: () => new Response(null, { status: 502 }),
+  }, fetch);
   return {
     url: `http://127.0.0.1:${server.addr.port}`,
     calls,

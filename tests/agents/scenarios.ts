@@ -5,46 +5,58 @@ import type { Scenario } from "./play.ts";
 
 const FILE_TOKENS = 2_000;
 
-/** Returns steps that read one file, every third one two. Files with facts are deleted after the read. */
-function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
+/**
+ * Returns steps that read one file of a task, every third one two. Files with facts are deleted after the
+ * read. Recorded agents seldom read a file again that is still in the prompt, so tasks read different files.
+ */
+export function readingSteps(steps: number, facts: FactsByStep = {}, task = ""): readonly Step[] {
   return Array.from({ length: steps }, (_, step): Step => {
     const fact = facts[step];
-    const first = fact === undefined ? `cat part${step}.txt` : `cat ${fact}.txt && rm ${fact}.txt`;
-    return step % 3 === 0 ? [first, `cat more${step}.txt`] : [first];
+    const first = fact === undefined ? `cat ${task}part${step}.txt` : `cat ${fact}.txt && rm ${fact}.txt`;
+    return step % 3 === 0 ? [first, `cat ${task}more${step}.txt`] : [first];
   });
 }
 
-function readFiles(steps: number, facts: FactsByStep = {}): Record<string, string> {
+export function readFiles(steps: number, facts: FactsByStep = {}, task = ""): Record<string, string> {
   const files: Record<string, string> = {};
   for (let step = 0; step < steps; step++) {
     const fact = facts[step];
-    if (fact === undefined) files[`part${step}.txt`] = sourceText(`part${step}`, FILE_TOKENS);
+    if (fact === undefined) files[`${task}part${step}.txt`] = sourceText(`${task}part${step}`, FILE_TOKENS);
     else {files[`${fact}.txt`] = `FACT ${fact}=${
         createHash("sha256").update(fact).digest("hex").slice(0, 12)
       }\n${sourceText(fact, FILE_TOKENS)}`;}
-    if (step % 3 === 0) files[`more${step}.txt`] = sourceText(`more${step}`, FILE_TOKENS);
+    if (step % 3 === 0) files[`${task}more${step}.txt`] = sourceText(`${task}more${step}`, FILE_TOKENS);
   }
   return files;
 }
 
-type FactsByStep = Readonly<Record<number, string>>;
+export type FactsByStep = Readonly<Record<number, string>>;
 
-const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
-const TWO: FactsByStep = { 2: "alder", 7: "birch" };
+export const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
+export const TWO: FactsByStep = { 2: "alder", 7: "birch" };
 const OTHER_TWO: FactsByStep = { 2: "cedar", 7: "dogwood" };
-const ELEVEN: FactsByStep = Object.fromEntries(
+export const ELEVEN: FactsByStep = Object.fromEntries(
   "alder birch cedar dogwood elm fir ginkgo hazel ivy juniper larch".split(" ").map((
     fact,
     at,
   ) => [1 + 2 * at, fact]),
 );
 
-function reading(steps: number, facts: FactsByStep): Plan {
+export function reading(steps: number, facts: FactsByStep): Plan {
   return { steps: readingSteps(steps, facts), facts: Object.values(facts), report: "report.txt" };
 }
 
 /** Later task that needs the results of an earlier one. */
-const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
+const SECOND: Plan = {
+  steps: readingSteps(12, {}, "second"),
+  facts: Object.values(TWO),
+  report: "second.txt",
+};
+
+const TWO_TASKS = {
+  plans: { FIRST: reading(25, TWO), SECOND },
+  files: { ...readFiles(25, TWO), ...readFiles(12, {}, "second") },
+};
 
 const IMAGE = Uint8Array.fromBase64(
   [
@@ -81,15 +93,13 @@ export const SCENARIOS: readonly Scenario[] = [
   LONG,
   {
     name: "a second prompt in a new process",
-    plans: { FIRST: reading(25, TWO), SECOND },
-    files: readFiles(25, TWO),
+    ...TWO_TASKS,
     actions: [{ prompt: FIRST_PROMPT }, { prompt: SECOND_PROMPT }],
     needs: "resume",
   },
   {
     name: "a second prompt in the same process",
-    plans: { FIRST: reading(25, TWO), SECOND },
-    files: readFiles(25, TWO),
+    ...TWO_TASKS,
     actions: [{ prompt: [FIRST_PROMPT, SECOND_PROMPT] }],
     needs: "converse",
   },
@@ -127,8 +137,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     name: "compacted by command",
-    plans: { FIRST: reading(25, TWO), SECOND },
-    files: readFiles(25, TWO),
+    ...TWO_TASKS,
     actions: [{ prompt: FIRST_PROMPT }, { prompt: "compact" }, { prompt: SECOND_PROMPT }],
     compacts: "always",
     needs: "compact",

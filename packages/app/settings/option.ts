@@ -1,7 +1,7 @@
 import { dirname, resolve } from "@std/path";
 import type { OptionReader } from "@tare/cli/parts";
-import { type Price, type Profile, profileNamed } from "@tare/planner";
-import { isPrice, PROFILES, readProfileFile } from "@tare/planner/internal";
+import { type Price, profileNamed } from "@tare/planner";
+import { isPrice, type ProfileFile, PROFILES, readProfileFile } from "@tare/planner/internal";
 import { ALLOW_EVERYTHING, type ApprovalRule } from "@tare/server";
 import { AGENT_MODEL, faultOfRules } from "@tare/server/internal";
 import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
@@ -138,10 +138,10 @@ export function readInstructions(
 export function readProfile(
   name: string,
   from: string | undefined,
-): Partial<FromFile> & { readonly profile: Profile } | undefined {
+): Partial<FromFile> & ProfileFile | undefined {
   if (Object.hasOwn(PROFILES, name)) return { profile: profileNamed(name) };
   const path = fromFolder(name, from);
-  return readFile(path, (text) => ({ path, profile: readProfileFile(text) }));
+  return readFile(path, (text) => ({ path, ...readProfileFile(text) }));
 }
 
 /** Reads a file of approval rules, or `allow`. @throws {RangeError} if it is invalid. */

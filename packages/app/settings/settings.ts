@@ -5,7 +5,7 @@ import {
   HOME_VARIABLES,
   isDirectory,
   readSettingsFiles,
-  type SettingsFile,
+  type StoredVariables,
   USUAL_PORT,
   wholeNumber,
   withSettingsFiles,
@@ -436,7 +436,7 @@ const PREFIX = "TARE_";
 export function settingsFiles(
   args: readonly string[],
   environment: Readonly<Record<string, string | undefined>>,
-): readonly SettingsFile[] {
+): readonly StoredVariables[] {
   const { workspace = environment.TARE_WORKSPACE } = parseFlags(args);
   const files = readSettingsFiles(environment, callersFolder({ ...environment, TARE_WORKSPACE: workspace }));
   for (const { path, values } of files) {
@@ -467,7 +467,7 @@ export function strangeVariables(names: readonly string[]): readonly string[] {
 export function readSettings(
   args: readonly string[],
   variables: Readonly<Record<string, string | undefined>>,
-  files: readonly SettingsFile[] = [],
+  files: readonly StoredVariables[] = [],
 ): Settings {
   const environment = withSettingsFiles(variables, files);
   const flags = parseFlags(args);
@@ -561,7 +561,7 @@ function isOwn(
 /** Returns a row per setting with a value: variable, value (that of secrets hidden) and source. */
 export function listSettings(
   variables: Readonly<Record<string, string | undefined>>,
-  files: readonly SettingsFile[],
+  files: readonly StoredVariables[],
 ): readonly (readonly [variable: string, value: string, source: string])[] {
   return Object.values(OPTIONS).flatMap(({ variable, fallback, isSecret }: Option<unknown>) => {
     const file = files.find(({ values }) => variable in values);

@@ -95,7 +95,11 @@ function configured(
   );
 }
 
-function access(isChat: boolean, { OPENAI_API_KEY, ANTHROPIC_API_KEY }: Environment) {
+/** Returns the headers with the environment's key for a provider; undefined without a key. */
+export function accessHeaders(
+  isChat: boolean,
+  { OPENAI_API_KEY, ANTHROPIC_API_KEY }: Environment,
+): Readonly<Record<string, string>> | undefined {
   if (isChat) return OPENAI_API_KEY ? { authorization: `Bearer ${OPENAI_API_KEY}` } : undefined;
   return ANTHROPIC_API_KEY
     ? { "x-api-key": ANTHROPIC_API_KEY, "anthropic-version": "2023-06-01" }
@@ -110,7 +114,7 @@ async function keyPasses(
     readonly model: string | undefined;
   },
 ): Promise<Finding> {
-  const headers = access(isChat, environment);
+  const headers = accessHeaders(isChat, environment);
   if (!headers) {
     return unknown(
       "The environment has no key. A login is forwarded in the same way; its next call shows whether it works.",

@@ -331,7 +331,7 @@ ${profile.name}${model ? `, in dollars at the prices of ${model} on ${MODELS_DAT
     console.log(demoTable(played, { model }));
     console.log(`
 ${demoVerdict(played, { profile })}
-Real sessions: ${savingPromise()}.
+Real sessions save ${savingPromise()}.
 
 A cost unit is the price of one input token that is not read from the cache.
 Next: run tare start, or deno task start; http://127.0.0.1:8787/ shows the costs of your own sessions.`);

@@ -1,15 +1,17 @@
-import type { Message } from "@tare/messages";
+import { contentText, type Message } from "@tare/messages";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
+import { textSample } from "./copies.ts";
 import { filesIn, type LogFormat, loggedText, objectsIn, SessionLog, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
 /** Cline: a file per session with all of its messages. */
 export const CLINE: LogFormat = {
   agent: "cline",
-  *find({ home, env }) {
+  find(places) {
+    const { home, env } = places;
     const data = env("CLINE_DATA_DIR") ?? `${env("CLINE_DIR") ?? `${home}/.cline`}/data`;
-    yield* filesIn(`${data}/sessions`, ".messages.json");
+    return filesIn(`${data}/sessions`, ".messages.json", places);
   },
   read(path, { messages: hasMessages, line }) {
     const file = asRecord(JSON.parse(Deno.readTextFileSync(path))) ?? {};
@@ -20,17 +22,18 @@ export const CLINE: LogFormat = {
     log.name({ project: projectOf(path) });
     const system = loggedText(file.system_prompt);
     if (system !== "") log.addMessage({ role: "system", content: system }, {});
-    for (const entry of objectsIn(file.messages)) {
-      const [ts, reply] = [timeOf(entry.ts), loggedText(entry.id)];
+    for (const [at, entry] of objectsIn(file.messages).entries()) {
+      const [ts, reply] = [timeOf(entry.ts), loggedText(entry.id, `${at}`)];
       const model = loggedText(asRecord(entry.modelInfo)?.id);
       const took = asRecord(entry.metrics) ?? {};
       const usage = loggedUsage({
         ...{ prompt: tokensOf(took.inputTokens), read: took.cacheReadTokens, write: took.cacheWriteTokens },
         ...{ output: tokensOf(took.outputTokens), model },
       });
-      if (usage.promptTokens > 0) log.call({ id: reply, model, usage, ts });
-      log.passed(ts);
       const messages = readMessages(entry);
+      const said = messages.map(({ content }) => textSample(contentText(content ?? ""))).join("\n");
+      log.call({ id: `${at}`, model, usage, ts, reply, said });
+      log.passed(ts);
       line(messages.length > 0);
       for (const message of messages) log.addMessage(message, { ts, reply });
     }

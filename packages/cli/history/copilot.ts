@@ -1,14 +1,25 @@
 import type { Message } from "@tare/messages";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
-import { filesIn, lineReader, type LogFormat, loggedCall, loggedText, objectsIn, timeOf } from "./log.ts";
+import {
+  filesIn,
+  lineReader,
+  type LogFormat,
+  loggedCall,
+  loggedText,
+  objectsIn,
+  timeOf,
+  usageText,
+} from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
 /** Copilot CLI: a folder per session, an event per line; events of subagents name them. */
 export const COPILOT: LogFormat = {
   agent: "copilot",
-  find: ({ home, env }) =>
-    filesIn(`${env("COPILOT_HOME") ?? `${home}/.copilot`}/session-state`, "events.jsonl"),
+  find(places) {
+    const { home, env } = places;
+    return filesIn(`${env("COPILOT_HOME") ?? `${home}/.copilot`}/session-state`, "events.jsonl", places);
+  },
   read: lineReader((logOf) => {
     let [session, project] = ["", ""];
     return ({ type, agentId, data: value, timestamp }) => {
@@ -29,8 +40,9 @@ export const COPILOT: LogFormat = {
           ...{ prompt: tokensOf(took.inputTokens), read: took.cacheReadTokens, write: took.cacheWriteTokens },
           ...{ output: tokensOf(took.outputTokens), model },
         });
-        const id = loggedText(took.apiCallId, `${ts} ${usage.promptTokens} ${usage.outputTokens}`);
-        log.call({ id, model, usage, ts });
+        const reply = loggedText(took.apiCallId);
+        const id = `${reply} ${ts} ${usageText(usage)}`;
+        log.call({ id, model, usage, ts, said: reply || log.id, ...(reply !== "" && { reply }) });
         return true;
       }
       const isCompacted = type === "session.compaction_complete" && data.success === true;

@@ -12,12 +12,14 @@ export const PART_NAMES: Readonly<Record<PaidFor, string>> = {
   expired: "expired",
   broken: "broken",
   output: "output",
+  serverSide: "server tools",
 };
 
 const PART_WORDS =
   `Cache reads: tokens read from the provider's cache. New: tokens sent for the first time, cache writes included. Expired:
 sent again after a pause in which the cache expired. Broken: sent again although it had not expired, because an earlier part
-of the prompt or the model changed, or the provider dropped the entry. Output: replies.`;
+of the prompt or the model changed, or the provider dropped the entry. Output: replies. Server tools: the provider's own tools,
+and model calls inside a call.`;
 
 const REPLAY_WORDS =
   `Keep-alive: requests that keep the cache from expiring in pauses; prompts are unchanged. Pruning: old results and calls
@@ -43,7 +45,7 @@ export interface TotalsRow {
 /** Returns all groups: days in order, others by cost, most expensive first. */
 export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): TotalsRow[] {
   const rows = [...history.by[by]].map(([key, totals]) => ({ key: key || "unknown", totals }));
-  return by === "day"
+  return by.startsWith("day")
     ? rows.sort((a, b) => a.key < b.key ? -1 : 1)
     : rows.sort((a, b) => b.totals.usd - a.totals.usd || b.totals.promptTokens - a.totals.promptTokens);
 }
@@ -51,7 +53,7 @@ export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): T
 export function historyReport(history: LoggedHistory, played: PlayedHistory): readonly Section[] {
   return [
     headline(history),
-    ...(["agent", "model", "project", "day"] as const).map((by) => totalsTable(history, by)),
+    ...(["agent", "model", "project", "day", "dayAndProject"] as const).map((by) => totalsTable(history, by)),
     PART_WORDS,
     ...replayReport(history, played),
     ...faults(history),
@@ -74,24 +76,34 @@ export function reportText(sections: readonly Section[]): string {
   }).join("\n\n");
 }
 
-function headline({ all, sessions, by }: LoggedHistory): string {
+function headline({ all, sessions, by, timeZone }: LoggedHistory): string {
   const days = [...by.day.keys()].sort();
-  const unpriced = all.unpricedCalls > 0 ? ` ${counted(all.unpricedCalls, "call")} without a price.` : "";
+  const unpriced = all.unpricedCalls > 0
+    ? ` Not included: ${counted(all.unpricedCalls, "call")} without a known price.`
+    : "";
   return `$${inDollars(all.usd)} for ${counted(all.calls, "call")} in ${
     counted(sessions.length, "session")
-  }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE}.${unpriced} ` +
-    "The price of a subscription doesn't depend on usage. Days are in UTC.";
+  }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE} unless reported.${unpriced} ` +
+    `The price of a subscription doesn't depend on usage. Time zone of days: ${timeZone}.`;
 }
 
 function totalsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Section {
+  const parts = PAID_FOR.filter((part) => part !== "serverSide" || history.all.usdFor[part] > 0);
   return {
-    heads: [by, "dollars", "calls", ...PAID_FOR.map((part) => PART_NAMES[part]), "prompt tokens", "no price"],
+    heads: [
+      by === "dayAndProject" ? "day and project" : by,
+      "dollars",
+      "calls",
+      ...parts.map((part) => PART_NAMES[part]),
+      "prompt tokens",
+      "no price",
+    ],
     rows: rowsBy(history, by).map(({ key, totals }) => [
       ...[key, inDollars(totals.usd), formatCount(totals.calls)],
-      ...PAID_FOR.map((part) => inDollars(totals.usdFor[part])),
+      ...parts.map((part) => inDollars(totals.usdFor[part])),
       ...[formatCount(totals.promptTokens), formatCount(totals.unpricedCalls)],
     ]),
-    isAscending: by === "day",
+    isAscending: by.startsWith("day"),
   };
 }
 
@@ -154,14 +166,22 @@ function playedTable(played: readonly ReplayedSession[], title?: string): Sectio
   return { heads: PLAYED_HEADS, rows, ...(title !== undefined && { title }) };
 }
 
-function faults({ unknownLines, unreadable, files, lines }: LoggedHistory): string[] {
+function faults({ unknownLines, unreadable, notRead, files, lines }: LoggedHistory): string[] {
   const unknown = [...unknownLines].map(([agent, lines]) => `${counted(lines, "line")} of ${agent}`);
   return [
     `Read ${counted(lines, "line")} in ${counted(files, "file")}.${
       unknown.length > 0 ? ` Skipped, in an unknown format: ${unknown.join(", ")}.` : ""
     }`,
+    ...notReadText(notRead),
     ...unreadable.map(({ path, why }) => `Cannot read ${path}: ${why}`),
   ];
+}
+
+/** Returns what was found and is in no total. */
+export function notReadText(notRead: LoggedHistory["notRead"]): string[] {
+  return notRead.map(({ agent, what, count }) =>
+    `Found, not read: ${agent}, ${what} (${formatCount(count)}).`
+  );
 }
 
 function signed(usd: number): string {
@@ -173,17 +193,19 @@ function percent(share: number): string {
 }
 
 export function historyJson(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory) {
-  const { all, sessions, files, lines, unknownLines, unreadable } = history;
+  const { all, sessions, timeZone, files, lines, unknownLines, unreadable, notRead } = history;
   const byId = new Map(played.map((one) => [one.session, one]));
   const rows = (by: keyof LoggedHistory["by"]) =>
     rowsBy(history, by).map(({ key, totals }) => ({ key, ...totals }));
   return {
     prices: MODELS_DATE,
+    timeZone,
     all,
     byDay: rows("day"),
     byModel: rows("model"),
     byProject: rows("project"),
     byAgent: rows("agent"),
+    byDayAndProject: rows("dayAndProject"),
     sessions: sessions.map((session) => {
       const { startMs, endMs, totals, ...names } = session;
       const { replay, shares, saved } = byId.get(session) ?? {};
@@ -197,6 +219,6 @@ export function historyJson(history: LoggedHistory, { played, leftOut, waiting }
       waiting,
       leftOut: Object.fromEntries(leftOut),
     },
-    read: { files, lines, unknownLines: Object.fromEntries(unknownLines), unreadable },
+    read: { files, lines, unknownLines: Object.fromEntries(unknownLines), unreadable, notRead },
   };
 }

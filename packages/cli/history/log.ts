@@ -2,14 +2,16 @@ import type { Content, Message, Usage } from "@tare/messages";
 import type { RecordedUsage } from "@tare/simulator/economy";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
+import { type CallFingerprints, fingerprint, type Lineage } from "./copies.ts";
 
 export interface LoggedCall {
   /** Time of the request in milliseconds, as far as it is logged. */
   readonly atMs: number;
   readonly model: string;
   readonly usage: Usage;
-  /** Unique for the agent: logs of sessions that continue another one repeat its calls. */
+  /** Unique in its session. */
   readonly id: string;
+  readonly fingerprints: CallFingerprints;
 }
 
 export type LoggedMessage = Message & {
@@ -23,22 +25,28 @@ export interface LoggedSession {
   readonly id: string;
   readonly group: string;
   readonly project: string;
+  /** Empty if replies are logged without a usage that is read. */
   readonly calls: readonly LoggedCall[];
   /** Messages of the newest branch, including those before a compaction. Empty unless requested. */
   readonly messages: readonly LoggedMessage[];
   /** Positions of compactions: the preceding messages were replaced by a summary. */
   readonly compacted: readonly number[];
+  readonly lineage?: Lineage;
 }
 
 export interface ReadOptions {
   readonly messages: boolean;
   readonly only?: string;
   readonly line: (isKnown: boolean) => void;
+  /** Called with what a log contains that is newer than what is read. */
+  readonly newer?: (what: string) => void;
 }
 
 export interface Places {
   readonly home: string;
   readonly env: (name: string) => string | undefined;
+  /** Called with each folder that can't be listed. Default: none. */
+  readonly unreadable?: (path: string, error: unknown) => void;
 }
 
 export interface LogFormat {
@@ -72,23 +80,38 @@ function* linesOf(path: string): Generator<string> {
  * Returns a reader of files of JSON lines. `begin` returns a function that processes a line of one file and returns
  * whether its format is known; `logOf` returns the log of the session or, by name, of a subagent.
  */
-export function lineReader(
-  begin: (logOf: (thread?: string) => SessionLog) => (line: JsonRecord) => boolean,
-): LogFormat["read"] {
-  return (path, { messages, line: report }) => {
-    const name = path.slice(path.lastIndexOf("/") + 1).replace(/\.jsonl$/, "");
-    const logs = new Map<string, SessionLog>();
-    const take = begin((thread = "") => {
-      const log = logs.get(thread) ?? new SessionLog(thread || name, messages);
-      logs.set(thread, log);
-      return log;
-    });
-    for (const line of linesOf(path)) {
-      const value = asRecord(parsedJson(line));
-      report(value !== undefined && take(value));
-    }
-    return [...logs.values()].flatMap((log) => log.sessions());
+export function lineReader(begin: LineReader): LogFormat["read"] {
+  return (path, options) => {
+    const name = path.slice(path.lastIndexOf("/") + 1).replace(/\.jsonl.*$/, "");
+    return readLines(begin, { ...options, name, path, lines: linesOf(path) });
   };
+}
+
+export type LineReader = (
+  logOf: (thread?: string) => SessionLog,
+  context: { readonly path: string; readonly newer: (what: string) => void },
+) => (line: JsonRecord) => boolean;
+
+/** Returns the sessions of a log's lines. `name` is the id of a session whose lines don't contain one. */
+export function readLines(
+  begin: LineReader,
+  { name, path, lines, messages, line: report, newer = () => {} }: ReadOptions & {
+    readonly name: string;
+    readonly path: string;
+    readonly lines: Iterable<string>;
+  },
+): LoggedSession[] {
+  const logs = new Map<string, SessionLog>();
+  const take = begin((thread = "") => {
+    const log = logs.get(thread) ?? new SessionLog(thread || name, messages);
+    logs.set(thread, log);
+    return log;
+  }, { path, newer });
+  for (const line of lines) {
+    const value = asRecord(parsedJson(line));
+    report(value !== undefined && take(value));
+  }
+  return [...logs.values()].flatMap((log) => log.sessions());
 }
 
 export function parsedJson(text: unknown): unknown {
@@ -99,19 +122,57 @@ export function parsedJson(text: unknown): unknown {
   }
 }
 
-/** Yields the files below a folder with this ending, sorted; none if the folder doesn't exist. */
-export function* filesIn(folder: string, ending: string): Generator<string> {
-  let entries: Deno.DirEntry[];
-  try {
-    entries = [...Deno.readDirSync(folder)];
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return;
-    throw error;
-  }
-  for (const { name, isDirectory } of entries.sort((a, b) => a.name < b.name ? -1 : 1)) {
+/**
+ * Yields the files below a folder with this ending, sorted; none if the folder doesn't exist. Follows symbolic links.
+ * `isFlat` excludes the files of its folders, `above` contains the targets of links on the way to it.
+ */
+export function* filesIn(
+  folder: string,
+  ending: string | RegExp,
+  places: Pick<Places, "unreadable">,
+  { isFlat = false, above = [] }: { readonly isFlat?: boolean; readonly above?: readonly string[] } = {},
+): Generator<string> {
+  for (const { name, isDirectory, isSymlink } of entriesOf(folder, places)) {
     const path = `${folder}/${name}`;
-    if (isDirectory) yield* filesIn(path, ending);
-    else if (name.endsWith(ending)) yield path;
+    if (isDirectory) {
+      if (!isFlat) yield* filesIn(path, ending, places, { above });
+    } else if (isSymlink && isFolder(path)) {
+      const real = realPath(path);
+      const isCycle = above.includes(real) || `${realPath(folder)}/`.startsWith(`${real}/`);
+      if (!isFlat && !isCycle) yield* filesIn(path, ending, places, { above: [...above, real] });
+    } else if (typeof ending === "string" ? name.endsWith(ending) : ending.test(name)) yield path;
+  }
+}
+
+/** Returns the entries of a folder, sorted; none if it doesn't exist. Reports one that can't be listed. */
+export function entriesOf(folder: string, { unreadable }: Pick<Places, "unreadable">): Deno.DirEntry[] {
+  try {
+    return [...Deno.readDirSync(folder)].sort((a, b) => a.name < b.name ? -1 : 1);
+  } catch (error) {
+    const isAbsent = error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory;
+    if (!isAbsent) unreadable?.(folder, error);
+    return [];
+  }
+}
+
+/** Returns whether a path is a folder or a link to one, or may be one that can't be read. */
+export function isFolder(path: string): boolean {
+  try {
+    return Deno.statSync(path).isDirectory;
+  } catch (error) {
+    return isDenied(error);
+  }
+}
+
+export function isDenied(error: unknown): boolean {
+  return error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable;
+}
+
+export function realPath(path: string): string {
+  try {
+    return Deno.realPathSync(path);
+  } catch {
+    return path;
   }
 }
 
@@ -146,6 +207,16 @@ type Entry =
   & { readonly id: string | undefined }
   & ({ readonly message: LoggedMessage } | { readonly reply: Reply } | { readonly isCompacted: true });
 
+export interface NewCall extends Omit<LoggedCall, "atMs" | "fingerprints"> {
+  readonly atMs?: number | undefined;
+  readonly ts?: number | undefined;
+  readonly reply?: string;
+  /** What was said in the reply, for its default fingerprint. */
+  readonly said?: string;
+  /** Default: one of the time (or else the session), the usage and the text. */
+  readonly fingerprints?: () => CallFingerprints;
+}
+
 interface Position {
   readonly ts?: number | undefined;
   readonly id?: string;
@@ -164,6 +235,8 @@ export class SessionLog {
   readonly #results = new Map<string, LoggedMessage>();
   readonly #parents = new Map<string, string | undefined>();
   #newest: Reply | undefined;
+  #replies = 0;
+  lineage: Lineage | undefined;
 
   constructor(id: string, hasMessages: boolean) {
     this.#id = id;
@@ -172,6 +245,11 @@ export class SessionLog {
 
   get id(): string {
     return this.#id;
+  }
+
+  /** Whether messages are read, not only usage. */
+  get hasMessages(): boolean {
+    return this.#hasMessages;
   }
 
   /** Sets the id, and group and project unless they are set. */
@@ -185,18 +263,28 @@ export class SessionLog {
     this.#lastMs = ts ?? this.#lastMs;
   }
 
-  /** Adds a call. Of repeated records the one with the longest output counts. */
+  /** Adds a call. Of repeated records the one with the longest output counts, then the longest prompt. */
   call(
-    { id, model, usage, ts, atMs = this.#lastMs ?? ts ?? 0, reply = id }: Omit<LoggedCall, "atMs"> & {
-      readonly atMs?: number | undefined;
-      readonly ts?: number | undefined;
-      readonly reply?: string;
-    },
+    { id, model, usage, ts, atMs = this.#lastMs ?? ts ?? 0, reply = id, said = "", fingerprints }: NewCall,
   ): void {
     const known = this.#calls.get(id);
-    if (known && known.usage.outputTokens >= usage.outputTokens) return;
-    if (usage.promptTokens > 0) this.#calls.set(id, { id, model, usage, atMs: known?.atMs ?? atMs });
+    const isEmpty = usage.promptTokens + usage.outputTokens === 0 && !usage.innerCalls && !usage.serverTools;
+    if (isEmpty || known && !isLonger(usage, known.usage)) return;
+    this.#calls.set(id, {
+      ...{ id, model, usage, atMs: known?.atMs ?? atMs },
+      fingerprints: known?.fingerprints ?? fingerprints?.() ?? {
+        own: [fingerprint(ts ?? `${this.#id} ${id}`, usageText(usage), said)],
+      },
+    });
     if (this.#hasMessages) this.#usages.set(reply, usage);
+  }
+
+  /** Adds fingerprints to a call. */
+  identify(id: string, added: readonly number[]): void {
+    const known = this.#calls.get(id);
+    if (!known) return;
+    const { own } = known.fingerprints;
+    this.#calls.set(id, { ...known, fingerprints: { ...known.fingerprints, own: [...own, ...added] } });
   }
 
   /** Links an entry to its parent, in logs whose entries are a tree. */
@@ -204,7 +292,13 @@ export class SessionLog {
     if (this.#hasMessages) this.#parents.set(id, typeof parent === "string" ? parent : undefined);
   }
 
+  /** Counts a reply whose message isn't read. */
+  countReply(): void {
+    this.#replies++;
+  }
+
   addMessage(message: Message, { ts, id, reply = id ?? `${this.#entries.length}` }: Position): void {
+    if (message.role === "assistant") this.#replies++;
     if (!this.#hasMessages) return;
     if (message.role === "tool") this.#results.set(message.tool_call_id, recorded(message, ts));
     else if (message.role !== "assistant") this.#entries.push({ id, message: recorded(message, ts) });
@@ -223,10 +317,15 @@ export class SessionLog {
 
   sessions(): LoggedSession[] {
     const calls = [...this.#calls.values()];
-    if (calls.length === 0) return [];
+    if (calls.length === 0 && this.#replies === 0) return [];
     const id = this.#id;
     const names = { id, group: this.#group || id, project: this.#project };
-    return [{ ...names, calls, ...this.#conversation() }];
+    return [{
+      ...names,
+      calls,
+      ...this.#conversation(),
+      ...(this.lineage && { lineage: this.lineage }),
+    }];
   }
 
   /** Returns the newest branch, with complete replies each followed by the results of its calls. */
@@ -265,6 +364,15 @@ export class SessionLog {
     };
     return [reply, ...calls.flatMap(({ id }) => this.#results.get(id) ?? [])];
   }
+}
+
+function isLonger(usage: Usage, known: Usage): boolean {
+  return usage.outputTokens > known.outputTokens ||
+    usage.outputTokens === known.outputTokens && usage.promptTokens > known.promptTokens;
+}
+
+export function usageText({ promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens }: Usage): string {
+  return `${promptTokens} ${cachedTokens} ${cacheWriteTokens} ${outputTokens}`;
 }
 
 function recordedUsage({ promptTokens, cachedTokens, cacheWriteTokens, outputTokens }: Usage): RecordedUsage {

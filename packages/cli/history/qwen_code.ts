@@ -1,22 +1,26 @@
-import type { Message } from "@tare/messages";
+import { contentText, type Message } from "@tare/messages";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
+import { textSample } from "./copies.ts";
 import { filesIn, lineReader, type LogFormat, loggedCall, loggedText, objectsIn, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
 /** Qwen Code: a file per session, an entry per line, each with its parent. */
 export const QWEN_CODE: LogFormat = {
   agent: "qwen-code",
-  *find({ home, env }) {
-    for (const path of filesIn(`${env("QWEN_HOME") ?? `${home}/.qwen`}/projects`, ".jsonl")) {
+  *find(places) {
+    const { home, env } = places;
+    for (const path of filesIn(`${env("QWEN_HOME") ?? `${home}/.qwen`}/projects`, ".jsonl", places)) {
       if (path.includes("/chats/")) yield path;
     }
   },
   read: lineReader((logOf) => {
     const log = logOf();
+    let entries = 0;
     return (entry) => {
-      const { type, subtype, uuid: id, timestamp } = entry;
-      if (typeof type !== "string" || typeof id !== "string") return false;
+      const { type, subtype, timestamp } = entry;
+      if (typeof type !== "string") return false;
+      const id = loggedText(entry.uuid, `${entries++}`);
       const ts = timeOf(timestamp);
       log.link(id, entry.parentUuid);
       log.name({ id: entry.sessionId, project: entry.cwd });
@@ -24,6 +28,7 @@ export const QWEN_CODE: LogFormat = {
         if (subtype === "chat_compression") log.compact(id);
         return true;
       }
+      const messages = readMessages(entry);
       const took = type === "assistant" ? asRecord(entry.usageMetadata) : undefined;
       if (took) {
         const usage = loggedUsage({
@@ -31,15 +36,18 @@ export const QWEN_CODE: LogFormat = {
           read: took.cachedContentTokenCount,
           output: tokensOf(took.candidatesTokenCount) + tokensOf(took.thoughtsTokenCount),
         });
-        log.call({ id, model: loggedText(entry.model), usage, ts });
+        log.call({ id, model: loggedText(entry.model), usage, ts, said: saidIn(messages) });
       }
       log.passed(ts);
-      const messages = readMessages(entry);
       for (const message of messages) log.addMessage(message, { id, ts });
       return messages.length > 0;
     };
   }),
 };
+
+function saidIn(messages: readonly Message[]): string {
+  return messages.map(({ content }) => textSample(contentText(content ?? ""))).join("\n");
+}
 
 function readMessages({ type, message, toolCallResult }: JsonRecord): Message[] {
   const parts = objectsIn(asRecord(message)?.parts);

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+// deno-lint-ignore-file no-console
 // Runs ../tare.ts with the Deno binary of the npm package `deno`.
 import { spawn, spawnSync } from "node:child_process";
 import { createRequire } from "node:module";

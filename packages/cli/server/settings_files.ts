@@ -1,11 +1,10 @@
 import { dirname, isAbsolute, join } from "@std/path";
 import { createHash } from "node:crypto";
 import { folderName } from "./data_folder.ts";
+import type { Environment } from "../agents/agents.ts";
 import { callersFolder } from "./noted_server.ts";
 
-export type Environment = Readonly<Record<string, string | undefined>>;
-
-export interface SettingsFile {
+export interface StoredVariables {
   readonly path: string;
   /** Values by the name of their environment variable. */
   readonly values: Readonly<Record<string, string>>;
@@ -37,7 +36,7 @@ export function settingsPaths(
 }
 
 /** Returns the settings files that exist, the one with precedence first. @throws {RangeError} if one is invalid. */
-export function readSettingsFiles(environment: Environment, folder?: string): readonly SettingsFile[] {
+export function readSettingsFiles(environment: Environment, folder?: string): readonly StoredVariables[] {
   const paths = settingsPaths(environment, folder);
   if (paths === undefined) return [];
   return [paths.folder, paths.user].flatMap((path) => {
@@ -47,7 +46,7 @@ export function readSettingsFiles(environment: Environment, folder?: string): re
 }
 
 /** Returns the environment with the values of files for the variables that it doesn't set. */
-export function withSettingsFiles(environment: Environment, files: readonly SettingsFile[]): Environment {
+export function withSettingsFiles(environment: Environment, files: readonly StoredVariables[]): Environment {
   const set = Object.entries(environment).filter(([, value]) => value);
   const stored = files.toReversed().map(({ values }) => values);
   return Object.assign({}, environment, ...stored, Object.fromEntries(set));
@@ -62,7 +61,7 @@ export async function storeSettings(path: string, values: Readonly<Record<string
   await Deno.rename(part, path);
 }
 
-function readValues(path: string): SettingsFile["values"] | undefined {
+function readValues(path: string): StoredVariables["values"] | undefined {
   let text: string;
   try {
     text = Deno.readTextFileSync(path);

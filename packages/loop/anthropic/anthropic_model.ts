@@ -66,7 +66,7 @@ export interface AnthropicModelOptions extends ProviderOptions {
  *
  * Reasoning and blocks that chat messages can't express are in the reply's `carried` and returned unchanged to the model
  * that produced them. At most four cache breakpoints are set, at `stable` of the request. A paused reply is continued;
- * its usage is that of the last request. Settings that the format lacks, such as a seed, are refused. Errors and retries
+ * its usage is that of all requests. Settings that the format lacks, such as a seed, are refused. Errors and retries
  * are those of `openaiModel`.
  *
  * The SDK reads `ANTHROPIC_CUSTOM_HEADERS`: add `--ignore-env=ANTHROPIC_CUSTOM_HEADERS` or

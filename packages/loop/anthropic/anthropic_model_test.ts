@@ -260,8 +260,12 @@ Deno.test("anthropicModel() continues a reply that pauses, and combines both par
   ]);
   const { message, finishReason, usage } = completed(outcome);
   assertEquals([message.content, finishReason], ["I search.Found.", "stop"]);
-  // Prompt tokens are those of the last request; output tokens are summed.
-  assertEquals(usage, { promptTokens: 8, cachedTokens: 5, cacheWriteTokens: 0, outputTokens: 14 });
+  // Both requests are billed.
+  const firstRead = { promptTokens: 8, cachedTokens: 5, cacheWriteTokens: 0 };
+  assertEquals(usage, {
+    ...{ promptTokens: 16, cachedTokens: 10, cacheWriteTokens: 0, outputTokens: 14 },
+    firstRead,
+  });
   const paused = [{ type: "text", text: "I search." }, { ...search, input: { q: "x" } }];
   assertEquals((outcome.bodies[1]?.messages as unknown[])[1], {
     role: "assistant",

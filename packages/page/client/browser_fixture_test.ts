@@ -103,11 +103,17 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
   };
 }
 
-/** Checks accessibility in light and dark mode, wide and narrow, and saves a screenshot of each. */
+/** Widths and heights of a phone, a tablet and a desktop. */
+const SIZES = [[1280, 800], [768, 1024], [390, 844]] as const;
+
+/**
+ * Checks accessibility and layout in light and dark mode at three widths, and saves a screenshot of each: nothing overflows
+ * and no text is cut off, except where it ends with an ellipsis or scrolls.
+ */
 export async function assertAccessible(page: Page, name: string): Promise<void> {
   for (const scheme of ["light", "dark"]) {
-    for (const width of [1280, 390]) {
-      await page.setViewport({ width, height: 800 });
+    for (const [width, height] of SIZES) {
+      await page.setViewport({ width, height });
       await page.emulateMediaFeatures([
         { name: "prefers-color-scheme", value: scheme },
         { name: "prefers-reduced-motion", value: "reduce" },
@@ -117,6 +123,8 @@ export async function assertAccessible(page: Page, name: string): Promise<void> 
       await Deno.writeFile(path, await page.screenshot());
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assertEquals([name, width, overflow], [name, width, Math.min(0, overflow)]);
+      assertEquals([name, width, ...await page.evaluate(clippedTexts)], [name, width]);
+      if (width === 768) continue;
       // Evaluated outside of the page's Content-Security-Policy.
       const found = await page.evaluate(`${axe.source}; axe.run().then(({ violations }) => violations)`) as {
         readonly id: string;
@@ -129,6 +137,33 @@ export async function assertAccessible(page: Page, name: string): Promise<void> 
     }
   }
   await page.setViewport({ width: 1280, height: 800 });
+}
+
+/** Returns visible texts that are cut off at the edge of an element or of the page. */
+function clippedTexts(): string[] {
+  const found: string[] = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const text = node.textContent!.trim();
+    const parent = node.parentElement!;
+    if (text === "" || !parent.checkVisibility({ visibilityProperty: true })) continue;
+    if (parent.closest(".visually-hidden, .skip")) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    let { left, right } = range.getBoundingClientRect();
+    let isDone = false;
+    for (let box: Element | null = parent; box && !isDone; box = box.parentElement) {
+      const style = getComputedStyle(box);
+      if (style.display === "inline" || style.overflowX === "visible") continue;
+      const edge = box.getBoundingClientRect();
+      const isOver = right > edge.right + 1 || left < edge.left - 1;
+      isDone = style.textOverflow === "ellipsis" || isOver && ["auto", "scroll"].includes(style.overflowX);
+      if (isOver && !isDone) found.push(`${text.slice(0, 60)} in ${box.tagName}.${box.className}`);
+      [left, right] = [Math.max(left, edge.left), Math.min(right, edge.right)];
+    }
+    if (!isDone && (right > innerWidth + 1 || left < -1)) found.push(`${text.slice(0, 60)} in the page`);
+  }
+  return found;
 }
 
 export async function seen(page: Page, selector: string, text: string | RegExp): Promise<void> {

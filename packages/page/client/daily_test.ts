@@ -85,7 +85,7 @@ Deno.test("page: a session is renamed, forked and deleted by keyboard, after a c
   await page.keyboard.press("Enter");
   await page.waitForFunction((before) => location.href !== before, {}, before);
   await seen(page, ".reply", "One.");
-  await seen(page, ".facts", "Forked from another session");
+  await seen(page, ".facts", "forked from another session");
   await say(page, "More.", "Two.");
   await seen(page, ".sessions small", "fork · ");
   assertEquals(await texts(".sessions .title", page), ["A better name", "A better name"]);

@@ -128,12 +128,12 @@ Deno.test("page: the newest of 2,000 messages are rendered, older ones when they
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".reply", "File 499 says");
-  const entries = () => page.$$eval(".log > *", (all) => all.length);
+  const entries = () => page.$$eval(".entries > *", (all) => all.length);
   const few = await entries();
   assertEquals(few < 100, true);
   const [top] = await page.$$eval(".message", ([first]) => [first!.textContent!]);
   await page.$eval(".log", (log) => log.scrollTop = 0);
-  await page.waitForFunction((few) => document.querySelectorAll(".log > *").length > few, {}, few);
+  await page.waitForFunction((few) => document.querySelectorAll(".entries > *").length > few, {}, few);
   const isInView = await page.$$eval(".message", (all, top) => {
     const { y } = all.find(({ textContent }) => textContent === top)!.getBoundingClientRect();
     return y > 0 && y < innerHeight;

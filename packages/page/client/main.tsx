@@ -9,10 +9,11 @@ import type { ResponseOf } from "../../server/client.ts";
 import { api, gate, hasKey, keepKey, takeKey } from "./api/api.ts";
 import { OverviewView } from "./overview/overview.tsx";
 import { dollars } from "./parts/format.ts";
+import { Icon } from "./parts/icon.tsx";
 import { type Place, placeOf } from "./place.ts";
 import { Prompt } from "./prompt/prompt.tsx";
 import { SessionList } from "./session_list.tsx";
-import { GatewayView, NewSessionView } from "./chat/new_session.tsx";
+import { GatewayView, NewSessionView, type ServersAgent } from "./chat/new_session.tsx";
 import { TalkView } from "./chat/chat.tsx";
 import { Calls } from "./usage/calls.tsx";
 
@@ -30,6 +31,7 @@ function App(): JSX.Element {
     gate.locked = () => setLocked(hasKey() ? "refused" : "asking");
   }, []);
   const agent = useAgent(locked === "open");
+  useEffect(() => document.getElementById("sidebar")?.hidePopover(), [place]);
   if (locked !== "open") {
     const enter = (key: string) => {
       keepKey(key);
@@ -40,29 +42,41 @@ function App(): JSX.Element {
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to content</a>
-      <header class="page-head">
-        <a class="brand" href="#/">Tare</a>
+      <aside class="sidebar" id="sidebar" popover="auto" aria-label="Sessions">
+        <div class="brand-row">
+          <a class="brand" href="#/">Tare</a>
+          <button
+            type="button"
+            class="quiet menu"
+            popovertarget="sidebar"
+            popovertargetaction="hide"
+            aria-label="Close"
+          >
+            <Icon name="close" />
+          </button>
+        </div>
         <nav aria-label="Page">
           <a href="#/" aria-current={place.view === "new" ? "page" : undefined}>
+            <Icon name="plus" />
             {isGatewayOnly(agent) ? "This server" : "New session"}
           </a>
-          <a href="#/overview" aria-current={place.view === "overview" ? "page" : undefined}>Overview</a>
+          <a href="#/overview" aria-current={place.view === "overview" ? "page" : undefined}>
+            <Icon name="chart" />
+            Overview
+          </a>
         </nav>
+        <SessionList place={place} />
         <SignedIn />
-      </header>
-      <SessionList place={place} />
+      </aside>
       <main id="main" tabIndex={-1}>{view(place, agent)}</main>
     </>
   );
 }
 
 function view(place: Place, agent: ServersAgent): JSX.Element {
-  const supportsImages = agent?.supportsImages;
   switch (place.view) {
     case "new":
-      return isGatewayOnly(agent)
-        ? <GatewayView {...agent} />
-        : <NewSessionView supportsImages={supportsImages} />;
+      return isGatewayOnly(agent) ? <GatewayView {...agent} /> : <NewSessionView agent={agent} />;
     case "overview":
       return <OverviewView />;
     case "talk":
@@ -73,9 +87,6 @@ function view(place: Place, agent: ServersAgent): JSX.Element {
       return <Prompt key={`${place.id} ${place.block}`} subject={place} block={place.block} />;
   }
 }
-
-/** The server's agent; undefined until it is read, and if reading fails. Then an agent is assumed. */
-type ServersAgent = ResponseOf<"GET /agent"> | undefined;
 
 function useAgent(isOpen: boolean): ServersAgent {
   const [agent, setAgent] = useState<ServersAgent>();
@@ -166,13 +177,13 @@ function SignedIn(): JSX.Element | null {
         Signed in as <bdi>{name}</bdi>
         {budget !== undefined && ` · ${dollars(spent)} of ${dollars(budget)} today`}
       </span>
+      <button type="button" class="quiet" onClick={leave}>Sign out</button>
       {isSpent && (
         <strong role="alert">
           This key’s budget for today is used up. Model calls resume at midnight UTC, or when the owner raises
           the budget.
         </strong>
       )}
-      <button type="button" class="quiet" onClick={leave}>Sign out</button>
     </p>
   );
 }

@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import type { CallReport } from "@tare/session/internal/report";
 import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
 import {
@@ -22,6 +23,9 @@ const share = (part: number, whole: number) =>
   whole === 0 ? "–" : (part / whole).toLocaleString("en", { style: "percent", maximumFractionDigits: 1 });
 const dollars = (usd: number) =>
   usd.toLocaleString("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
+const missed = ({ uncached }: CallReport) =>
+  uncached.filter(({ cause }) => !["new", "first_call"].includes(cause))
+    .reduce((sum, { tokens }) => sum + tokens, 0);
 const texts = (page: Page, selector: string) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
 
@@ -95,7 +99,8 @@ Deno.test("page: the cost view displays the ledger's numbers and explains rewrit
   const reported = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
     [
       `${call.number}${call.rewrites.length > 0 ? "▲" : ""}`,
-      ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens, call.promptTokens],
+      ...[call.cachedTokens, call.writtenTokens, call.newTokens, call.outputTokens],
+      ...[missed(call) || "", call.promptTokens],
       ...[call.baseline.promptTokens, call.costUnits, call.baseline.costUnits],
     ].map((cell) => typeof cell === "number" ? count(cell) : cell)
   );
@@ -216,7 +221,12 @@ Deno.test("page: the overview displays the server's estimated saving", async () 
     `${count(totals.promptTokens)}${share(totals.cachedTokens, totals.promptTokens)} from cache`,
     `${count(totals.outputTokens)}${CALLS} calls`,
   ];
-  assertEquals(await texts(page, ".totals dd"), [...rowOf(today), ...rowOf(all)]);
+  assertEquals(await texts(page, ".totals dd"), [
+    ...[`${dollars(today.usd)}${CALLS} calls`, `${dollars(all.usd)}${CALLS} calls`],
+    `${share(all.baselineUsd - all.usd, all.baselineUsd)}of the cost without Tare`,
+    `${share(all.cachedTokens, all.promptTokens)}of the prompts’ tokens`,
+    ...[...rowOf(today), ...rowOf(all)],
+  ]);
   const groups = await texts(page, "[aria-label='Optimized sessions and holdout'] tbody tr:first-child > *");
   assertEquals(groups, [
     "Agent, optimized",
@@ -236,7 +246,7 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   await using open = await openPage(browser, server.at());
   const { page } = open;
   await seen(page, ".sessions h2", "Gateway sessions");
-  await page.click(".sessions h2 + ul a");
+  await page.click(".sessions h2 + section a");
   await seen(page, ".totals dd", "2");
   const { sessions: [session] } = await (await server.ask("/tare/v1/sessions?kind=gateway")).json();
   const prompt = `${count(session.promptTokens)}${
@@ -245,7 +255,7 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   assertEquals((await texts(page, ".totals dd")).slice(0, 2), [count(session.calls), prompt]);
   await assertAccessible(page, "gateway");
   for (const title of ["Hello there, you", "Hello there, friend"]) {
-    await page.click(".actions button");
+    await page.click(".actions .row button");
     await page.waitForSelector("#new-title");
     await page.evaluate(() => document.querySelector<HTMLInputElement>("#new-title")!.select());
     await page.type("#new-title", title);
@@ -253,7 +263,7 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
     await seen(page, ".sessions .title", title);
     await seen(page, "h1", title);
   }
-  await page.click(".session-head a:last-child");
+  await page.click(".tabs a:last-child");
   await seen(page, ".totals dt", "Current prompt");
   const { tokens, total } = await (await server.ask(`/tare/v1/sessions/${session.id}/prompt`)).json();
   const cellsOf = await texts(page, ".totals dd");

@@ -3,7 +3,8 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hook
 import { api, errorMessage } from "./api/api.ts";
 import type { Head } from "./api/sessions.ts";
 import { Field } from "./parts/field.tsx";
-import { counted } from "@tare/server/internal/format";
+import { Icon, IconButton, MenuButton } from "./parts/icon.tsx";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./parts/format.ts";
 import { COST_UNIT, isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
@@ -24,45 +25,78 @@ export function SessionHead(
   ];
   return (
     <header class="session-head">
-      <h1>
-        <bdi>{head?.title ?? "Session"}</bdi>
-      </h1>
-      <nav aria-label="Views of the session">
-        {views.map(({ name, to }) => (
-          <a key={name} href={addressOf(to)} aria-current={to.view === view ? "page" : undefined}>{name}</a>
-        ))}
-      </nav>
-      {head && (
-        <p class="facts" title={isPriced(head.totals) ? undefined : COST_UNIT}>
-          <bdi>{factsOf(head).join(" · ")}</bdi>
-        </p>
-      )}
-      {head?.forkedFrom !== undefined && (
-        <p class="facts">
-          Forked from{" "}
-          <a href={addressOf({ view: "talk", id: head.forkedFrom })}>another session</a>, which is unchanged.
-        </p>
-      )}
-      {head && <SessionActions key={id} id={id} kind={kind} title={head.title} />}
+      <div class="title-row">
+        <MenuButton />
+        <h1>
+          <bdi>{head?.title ?? "Session"}</bdi>
+        </h1>
+        {head && <SessionActions key={id} id={id} kind={kind} title={head.title} />}
+      </div>
+      <div class="tab-row">
+        <nav class="tabs" aria-label="Views of the session">
+          {views.map(({ name, to }) => (
+            <a key={name} href={addressOf(to)} aria-current={to.view === view ? "page" : undefined}>{name}</a>
+          ))}
+        </nav>
+        {head && <Facts id={id} head={head} />}
+      </div>
     </header>
   );
 }
 
-function factsOf({ model, effort, agent, totals, prompt }: Head): string[] {
-  const window = prompt?.windowTokens &&
-    `${share(prompt.tokens, prompt.windowTokens)} of the context window of ${
-      counted(prompt.windowTokens, "token")
-    }`;
-  const facts = [
-    model,
-    effort !== undefined && `effort ${effort}`,
-    agent,
-    money(totals),
-    withoutPrice(totals),
-    window,
-    totals.calls > 0 && `${saved(totals)} estimated saving`,
+/** Facts in one line. A narrow screen displays only model, cost and share of the window. */
+function Facts({ id, head }: { readonly id: string; readonly head: Head }): JSX.Element {
+  const { model, effort, agent, totals, prompt, forkedFrom } = head;
+  const tokens = usePromptTokens(id, prompt);
+  const facts: readonly (readonly [text: ComponentChildren, isMinor?: boolean])[] = [
+    [<bdi>{model}</bdi>],
+    [effort !== undefined && `effort ${effort}`, true],
+    [agent && <bdi>{agent}</bdi>, true],
+    [money(totals)],
+    [withoutPrice(totals), true],
+    [totals.calls > 0 && `${saved(totals)} estimated saving`, true],
+    [
+      prompt?.windowTokens && tokens !== undefined && tokens > 0 && (
+        <span title={`${formatCount(tokens)} of ${counted(prompt.windowTokens, "token")}`}>
+          {share(tokens, prompt.windowTokens)} of the context window
+        </span>
+      ),
+    ],
+    [
+      forkedFrom !== undefined && (
+        <>
+          forked from <a href={addressOf({ view: "talk", id: forkedFrom })}>another session</a>
+        </>
+      ),
+      true,
+    ],
   ];
-  return facts.flatMap((fact) => fact || []);
+  return (
+    <p class="facts" title={isPriced(totals) ? undefined : COST_UNIT}>
+      {facts.filter(([text]) => text).map(([text, isMinor = false], at) => (
+        <span key={at} class={isMinor ? "minor" : undefined}>
+          {at > 0 && " · "}
+          {text}
+        </span>
+      ))}
+    </p>
+  );
+}
+
+/** Returns the tokens of the newest prompt; before the first call, such as after an import, of the next one. */
+function usePromptTokens(id: string, prompt: Head["prompt"]): number | undefined {
+  const [next, setNext] = useState<number>();
+  const isUnsent = prompt?.tokens === 0;
+  useEffect(() => {
+    if (!isUnsent) return;
+    const query = { limit: 1 };
+    // A failure is reported by the view.
+    api.json("GET /sessions/{id}/prompt", { path: { id }, query }).then(
+      ({ tokens }) => setNext(tokens),
+      () => {},
+    );
+  }, [id, isUnsent]);
+  return isUnsent ? next : prompt?.tokens;
 }
 
 type OpenDialog = "rename" | "model" | "share" | "delete";
@@ -123,16 +157,26 @@ function SessionActions({ id, kind, title }: {
     });
   const isOurs = kind === "session";
   return (
-    <div class="actions" role="group" aria-label="This session">
-      <div class="row">
-        <button type="button" class="quiet" onClick={() => ask("rename")}>Rename</button>
-        {isOurs && <button type="button" class="quiet" onClick={() => ask("model")}>Model</button>}
-        {isOurs && <button type="button" class="quiet" onClick={fork}>Fork</button>}
-        {isOurs && <button type="button" class="quiet" onClick={() => ask("share")}>Share</button>}
-        <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
-        <button type="button" class="quiet" onClick={warm}>Keep cache alive for an hour</button>
+    <div class="actions">
+      <button type="button" class="quiet menu" popovertarget="actions" aria-label="Actions">
+        <Icon name="more" />
+      </button>
+      <div
+        class="row"
+        id="actions"
+        popover="auto"
+        role="group"
+        aria-label="This session"
+        onClickCapture={({ currentTarget }) => currentTarget.hidePopover()}
+      >
+        <IconButton icon="edit" act={() => ask("rename")}>Rename</IconButton>
+        {isOurs && <IconButton icon="model" act={() => ask("model")}>Model</IconButton>}
+        {isOurs && <IconButton icon="fork" act={fork}>Fork</IconButton>}
+        {isOurs && <IconButton icon="share" act={() => ask("share")}>Share</IconButton>}
+        <IconButton icon="clock" label="Keep cache alive for an hour" act={warm}>Keep cache</IconButton>
+        <IconButton icon="delete" act={() => ask("delete")}>Delete</IconButton>
       </div>
-      <span role="status" class={notice?.isTrouble ? "error" : ""}>{notice?.text}</span>
+      <span role="status" class={notice?.isTrouble ? "notice error" : "notice"}>{notice?.text}</span>
       {dialog === "rename" && (
         <Dialog title="Rename this session" act="Rename" does={rename} close={close}>
           <Field

@@ -34,7 +34,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   const open = "id" in place ? place.id : undefined;
   const current = (id: string) => id === open ? "page" as const : undefined;
   return (
-    <aside class="sessions" aria-label="Sessions">
+    <div class="sessions">
       <label class="visually-hidden" for="find">Find sessions by title</label>
       <input
         id="find"
@@ -44,29 +44,36 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
         value={query}
         onInput={(event) => setQuery(event.currentTarget.value)}
       />
-      <ul>
-        {withSubagents(sessions).map((session) => (
+      <h2 class="visually-hidden">Sessions</h2>
+      <Days
+        sessions={withSubagents(sessions)}
+        at={({ createdAt, parent }) => parent ? undefined : createdAt}
+        row={(session) => (
           <li key={session.id} class={session.parent && "subagent"}>
             <a href={addressOf({ view: "talk", id: session.id })} aria-current={current(session.id)}>
               <bdi class="title">{titleOf(session)}</bdi>
               <small>
+                {session.awaitsApproval
+                  ? <span class="badge awaits">needs approval</span>
+                  : session.status === "running" && <span class="badge running">running</span>}
                 {session.parent && "subagent · "}
                 {session.forkedFrom && "fork · "}
-                {session.status === "running" && <span class="running">running</span>}
                 {metricsOf({ ...session, ...session.totals })}
               </small>
             </a>
           </li>
-        ))}
-      </ul>
+        )}
+      />
       <Trouble text={trouble ?? gateway.trouble} />
       {isNone && <p class="empty">{query.trim() === "" ? "No sessions yet." : "No titles match."}</p>}
       {hasMore && <button type="button" class="quiet" onClick={more}>Older sessions</button>}
       {gateway.sessions.length > 0 && (
         <>
           <h2>Gateway sessions</h2>
-          <ul>
-            {gateway.sessions.map((session) => (
+          <Days
+            sessions={gateway.sessions}
+            at={({ lastAt }) => lastAt}
+            row={(session) => (
               <li key={session.id}>
                 <a
                   href={addressOf({ view: "calls", kind: "gateway", id: session.id })}
@@ -76,14 +83,14 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
                   <small>{metricsOf({ ...session, createdAt: session.lastAt })}</small>
                 </a>
               </li>
-            ))}
-          </ul>
+            )}
+          />
           {gateway.hasMore && (
             <button type="button" class="quiet" onClick={gateway.more}>Older gateway sessions</button>
           )}
         </>
       )}
-    </aside>
+    </div>
   );
 }
 
@@ -95,8 +102,41 @@ function metricsOf(
       readonly agent?: string | null;
     },
 ): string {
-  const when = new Date(createdAt).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  return [calls > 0 && money(cost), when, model, agent].filter(Boolean).join(" · ");
+  const when = new Date(createdAt).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  return [when, calls > 0 && money(cost), model, agent].filter(Boolean).join(" · ");
+}
+
+/** Sessions grouped by day, in the given order. Those without a time belong to the previous one. */
+function Days<Session>({ sessions, at, row }: {
+  readonly sessions: readonly Session[];
+  readonly at: (session: Session) => string | undefined;
+  readonly row: (session: Session) => JSX.Element;
+}): JSX.Element {
+  let day = "";
+  const days = Map.groupBy(sessions, (session) => {
+    const time = at(session);
+    return day = time === undefined && day !== "" ? day : dayOf(time ?? 0);
+  });
+  return (
+    <>
+      {Array.from(days, ([day, its]) => (
+        <section key={day}>
+          <h3>{day}</h3>
+          <ul>{its.map(row)}</ul>
+        </section>
+      ))}
+    </>
+  );
+}
+
+const DAY_MS = 24 * 60 * 60_000;
+
+function dayOf(time: string | number): string {
+  const inWords = (time: string | number) =>
+    new Date(time).toLocaleDateString("en-GB", { weekday: "long", day: "numeric", month: "long" });
+  const day = inWords(time);
+  if (day === inWords(Date.now())) return "Today";
+  return day === inWords(Date.now() - DAY_MS) ? "Yesterday" : day;
 }
 
 function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Page<OfKind[Kind]> & {

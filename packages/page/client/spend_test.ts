@@ -1,12 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
 import type { MissesReport, SessionSpend, SpendReport } from "../../server/client.ts";
-import { openStore } from "@tare/session/sqlite";
-import { gateway } from "@tare/gateway";
-import { estimateTokens } from "@tare/messages";
-import { profileNamed } from "@tare/planner";
 import type { Browser, Page } from "puppeteer-core";
 import { assertAccessible, openPage, seen, startBrowser } from "./browser_fixture_test.ts";
 import { startPageServer } from "./server_fixture_test.ts";
+import { RESULTS, TOOLS, USER, workOnDays } from "./work_fixture_test.ts";
 
 let browser: Browser;
 Deno.test.beforeAll(async () => {
@@ -15,85 +12,12 @@ Deno.test.beforeAll(async () => {
 Deno.test.afterAll(() => browser.close());
 
 const DAY_MS = 24 * 60 * 60_000;
-const MINUTE_MS = 60_000;
 
 const dollars = (usd: number) =>
   usd.toLocaleString("en", { style: "currency", currency: "USD", maximumSignificantDigits: 3 });
 
-const read = (id: string, path: string, lines: number) => [
-  {
-    role: "assistant",
-    content: null,
-    tool_calls: [{
-      id,
-      type: "function",
-      function: { name: "read_file", arguments: JSON.stringify({ path }) },
-    }],
-  },
-  { role: "tool", tool_call_id: id, content: `A line of ${path}.\n`.repeat(lines) },
-];
-
-const TOOLS = [{
-  type: "function",
-  function: { name: "read_file", description: "Reads.", parameters: { type: "object", properties: {} } },
-}];
-
-const USER = { role: "user", content: "Fix the parser." };
-
-const RESULTS = [...read("1", "notes.md", 20), ...read("2", "src/parser.ts", 900), ...read("3", "a.ts", 40)];
-
-async function workYesterday(data: string): Promise<void> {
-  let nowMs = Math.floor(Date.now() / DAY_MS) * DAY_MS - DAY_MS / 2;
-  let cachedTokens = 0;
-  const store = await openStore(`${data}/tare.db`);
-  const passing = gateway({
-    upstreams: {
-      chat: {
-        baseURL: "http://provider.example/v1",
-        profile: profileNamed("anthropic-5m"),
-        price: (model) =>
-          model === "some-model" ? { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75 } : undefined,
-        windowTokens: 200_000,
-      },
-    },
-    countTokens: () => Promise.resolve(estimateTokens),
-    store,
-    // No request leaves the process; the fake provider replies.
-    planning: { mechanisms: { context: false, prune: false } },
-    retention: { waitMs: 60_000 },
-    now: () => nowMs,
-    fetch: async (...args) => {
-      const promptTokens = Math.ceil((await new Request(...args).text()).length / 4);
-      const usage = {
-        prompt_tokens: promptTokens,
-        completion_tokens: 20,
-        prompt_tokens_details: { cached_tokens: Math.min(cachedTokens, promptTokens) },
-      };
-      cachedTokens = promptTokens;
-      const choices = [{ index: 0, message: { role: "assistant", content: "Well." }, finish_reason: "stop" }];
-      return Response.json({ object: "chat.completion", choices, usage });
-    },
-  });
-  const ask = async (messages: readonly object[], model = "some-model") => {
-    const headers = { "content-type": "application/json", "user-agent": "some-agent/1.0" };
-    const body = JSON.stringify({ model, messages, tools: TOOLS });
-    const request = new Request("http://localhost/v1/chat/completions", { method: "POST", headers, body });
-    await (await passing.fetch(request)!).text();
-    nowMs += MINUTE_MS;
-  };
-  await ask([USER]);
-  await ask([USER, ...RESULTS.slice(0, 2)]);
-  await ask([USER, ...RESULTS.slice(0, 4)]);
-  nowMs += 30 * MINUTE_MS;
-  cachedTokens = 0;
-  await ask([USER, ...RESULTS]);
-  await ask([{ role: "user", content: "What is the time, if I may ask?" }], "model-without-price");
-  await passing.close();
-  await store.close();
-}
-
 Deno.test("page: yesterday's cost, its session, file and cache misses are four clicks away", async () => {
-  await using server = await startPageServer({ prepare: workYesterday });
+  await using server = await startPageServer({ prepare: (data) => workOnDays(data, [1]) });
   const messages = [USER, ...RESULTS, { role: "assistant", content: "Well." }, {
     role: "user",
     content: "Thanks.",

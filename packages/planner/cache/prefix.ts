@@ -307,6 +307,8 @@ export interface SentRequest {
   readonly wholeTokens: number;
   /** Hashes of the tools of the baseline request, in full. */
   readonly ownTools: readonly number[];
+  /** Absent: its size was not reported. */
+  readonly baseline?: BaselinePrompt | undefined;
   readonly atMs: number;
   /**
    * Time of the last use of its cached prefix, if later: by a keep-alive request, or with an hour's lifetime
@@ -318,8 +320,23 @@ export interface SentRequest {
   readonly model?: string | undefined;
 }
 
-export interface Prediction {
+/** A sent prompt and its baseline without compaction, as counted locally and by the provider. */
+export interface BaselinePrompt {
+  readonly ownTokens: number;
+  readonly providerTokens: number;
+  /** Tokens whose count by the provider was never reported, counted locally. */
+  readonly estimatedTokens: number;
+  readonly sentTokens: number;
+  readonly sentProviderTokens: number;
+}
+
+interface SharedTokens {
   readonly sharedTokens: number;
+  /** The same as the provider counts. Absent: by the session's scale. */
+  readonly providerTokens?: number;
+}
+
+export interface Prediction extends SharedTokens {
   readonly cacheHitProbability: number;
   readonly idleMs: number;
   readonly forAnHour?: boolean;
@@ -400,11 +417,18 @@ export function sharedTokens(sent: SentRequest, visible: VisibleTools): number {
   return isAll ? tokens + sent.messageTokens : tokens;
 }
 
-export function baselineShared(sent: SentRequest, { ownTokens, ...own }: VisibleTools & {
+/** Returns the tokens that a baseline request shares with an earlier one. */
+export function baselineShared(sent: SentRequest, { ownTokens, scale, ...own }: VisibleTools & {
   readonly ownTokens: number;
-}): number {
+  readonly scale: TokenScale;
+}): SharedTokens {
   const { tokens, isAll } = sharedTools(sent.ownTools, own);
-  return isAll ? Math.min(sent.ownTokens, ownTokens) : tokens;
+  if (!isAll) return { sharedTokens: tokens };
+  const { baseline } = sent;
+  const sharedTokens = Math.min(sent.ownTokens, ownTokens);
+  if (!baseline) return { sharedTokens };
+  const gone = scale.perToken * (baseline.ownTokens - sharedTokens);
+  return { sharedTokens, providerTokens: Math.max(0, baseline.providerTokens - gone) };
 }
 
 function sharedTools(hashes: readonly number[], { tools, countTokens }: VisibleTools) {
@@ -420,10 +444,15 @@ function sharedTools(hashes: readonly number[], { tools, countTokens }: VisibleT
 export function servedOf(
   profile: Profile,
   scale: TokenScale,
-  { promptTokens, sharedTokens }: { readonly promptTokens: number; readonly sharedTokens: number },
+  { promptTokens, ...shared }: { readonly promptTokens: number } & SharedTokens,
 ): number {
-  if (sharedTokens === 0) return 0;
-  return servedTokens(profile, { promptTokens, sharedTokens: scaled(scale, sharedTokens) });
+  if (shared.sharedTokens === 0) return 0;
+  return servedTokens(profile, { promptTokens, sharedTokens: providerShared(shared, scale) });
+}
+
+/** Returns shared tokens as the provider counts. */
+export function providerShared({ sharedTokens, providerTokens }: SharedTokens, scale: TokenScale): number {
+  return sharedTokens === 0 ? 0 : providerTokens ?? scaled(scale, sharedTokens);
 }
 
 export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "none";

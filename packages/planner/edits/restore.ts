@@ -4,6 +4,7 @@ import { compactTool } from "@tare/schemas";
 import { servedTokens } from "../cache/prefix.ts";
 import { scaled } from "../cache/prompt_size.ts";
 import type { LedgerEntry } from "../ledger/entry.ts";
+import { compactsAgain, withoutBaseline } from "../ledger/ledger.ts";
 import type { FlatSessionOptions, SessionView } from "../prompt_session.ts";
 import {
   type BookedUsage,
@@ -35,7 +36,8 @@ export function restore(
 ): Restored {
   const before = known.inspection(request);
   const { size, scale, promptTokens, baseline, situation: { windowTokens } } = before;
-  if (scaled(scale, baseline.ownTokens) <= windowTokens) known.refuteCompaction();
+  const isRepeated = compactsAgain(known.account);
+  if (!isRepeated && scaled(scale, baseline.ownTokens) <= windowTokens) known.refuteCompaction();
   const replyTokens = Math.min(request.replyTokens ?? Infinity, REPLY_SHARE * windowTokens);
   const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
     Math.max(scale.perToken, size.tokens / promptTokens);
@@ -55,7 +57,7 @@ export function restore(
       }),
     },
     plan,
-    book: (sent) => known.book(plan, sent),
+    book: (sent) => isRepeated ? withoutBaseline(known.book(plan, sent)) : known.book(plan, sent),
   };
 }
 

@@ -1,6 +1,14 @@
-import type { CountTokens, Message, StableMessages, ToolCall, ToolDefinition } from "@tare/messages";
+import type {
+  AssistantMessage,
+  CountTokens,
+  Message,
+  StableMessages,
+  ToolCall,
+  ToolDefinition,
+  ToolMessage,
+} from "@tare/messages";
 import { countMessageTokens, describeCall, hashPiece } from "@tare/messages/internal";
-import { applyElisions, RECALL_TOOL } from "@tare/prune";
+import { applyElisions, RECALL_TOOL, type ToolTraits } from "@tare/prune";
 import { parsePlaceholder } from "@tare/prune/internal";
 import { compactTool } from "@tare/schemas";
 import { ingested, type IngestEdit } from "../ingestion/ingested.ts";
@@ -13,6 +21,7 @@ import {
   type SummarizeEdit,
   textAt,
 } from "./edit.ts";
+import { Rereads } from "./rereads.ts";
 
 /** Messages and tools of a session, or of a model's view. */
 export interface History {
@@ -232,17 +241,33 @@ export class Layout {
   };
   #totals: LayoutTotals[] = [];
   #fullEnds: number[] = [];
-  /** Tokens up to the end of each message without recalls and their results. */
+  /** Tokens up to the end of each message without refetches and their results. */
   #ownEnds: number[] = [];
-  #recalls = NO_RECALLS;
+  #reply = NO_REPLY;
+  readonly #rereads: Rereads;
+  #reread: readonly number[];
+  /** Messages before this one were compared when they arrived. */
+  readonly #comparedFrom: number;
   #rows: number[] = [];
   #elided = new Set<number>();
   #version = 0;
   #changed: number[] = [];
   #kinds: number[] = [...NO_TEXT];
 
-  constructor(countTokens: CountTokens, other?: Layout) {
+  constructor(
+    countTokens: CountTokens,
+    { other, tools, reread = [], seen = 0 }: {
+      readonly other?: Layout | undefined;
+      readonly tools?: ToolTraits | undefined;
+      /** {@linkcode Layout.reread} of an earlier layout, and the number of its messages. Default: none. */
+      readonly reread?: readonly number[] | undefined;
+      readonly seen?: number;
+    } = {},
+  ) {
     this.#countTokens = countTokens;
+    this.#rereads = new Rereads(tools, other && other.#rereads);
+    this.#reread = other ? other.#reread : reread;
+    this.#comparedFrom = other ? 0 : seen;
     if (!other) return;
     const { messages, places, elided } = other.#placed;
     this.#history = [...other.#history];
@@ -251,7 +276,7 @@ export class Layout {
     this.#totals = [...other.#totals];
     this.#fullEnds = [...other.#fullEnds];
     this.#ownEnds = [...other.#ownEnds];
-    this.#recalls = other.#recalls;
+    this.#reply = other.#reply;
     this.#rows = [...other.#rows];
     this.#elided = new Set(other.#elided);
     this.#kinds = [...other.#kinds];
@@ -343,9 +368,14 @@ export class Layout {
     return this.ownTokensOf(first < 0 ? this.#history.length : first);
   }
 
-  /** Whether the history ends with recalled results only, so that the reply is an additional one. */
-  get endsWithRecalls(): boolean {
-    return this.#recalls.isAll && this.#history.at(-1)?.role === "tool";
+  /** Positions of results that returned evicted content again. */
+  get reread(): readonly number[] {
+    return this.#reread;
+  }
+
+  /** Whether the history ends with refetched results only, so that the reply is an additional one. */
+  get endsWithRefetches(): boolean {
+    return this.#history.at(-1)?.role === "tool" && isRefetch(this.#reply);
   }
 
   dialogueBefore(at: number): number {
@@ -435,7 +465,7 @@ export class Layout {
   #append(message: Message, edit: ResultEdit | undefined): void {
     const at = this.#history.push(message) - 1;
     const visible = edit ? this.#edited(message, edit) : message;
-    this.#count(message);
+    this.#count(message, at);
     this.#rows.push(this.#placed.messages.push(visible) - 1);
     this.#placed.places.push(at);
     this.#placed.elided.push(visible);
@@ -486,13 +516,16 @@ export class Layout {
   }
 
   #relay(history: readonly Message[], edits: readonly Edit[], shared: number): void {
+    const isCut = shared < this.#history.length;
     this.#history = [...history];
     this.#edits = edits;
-    this.#fullEnds.length = this.#ownEnds.length = shared;
-    this.#recalls = recallsOf(
-      history[history.findLastIndex(({ role }, at) => at < shared && role === "assistant")],
-    );
-    for (const message of history.slice(shared)) this.#count(message);
+    if (isCut) {
+      this.#fullEnds.length = this.#ownEnds.length = shared;
+      this.#reread = this.#reread.filter((at) => at < shared);
+      this.#rereads.cutBack(shared);
+      this.#reply = this.#replyBefore(shared);
+    }
+    for (let at = shared; at < history.length; at++) this.#count(history[at]!, at);
     const { messages, places, elided } = placeMessages(history, edits);
     this.#kinds = [...NO_TEXT];
     for (const message of messages) this.#addKinds(message, 1);
@@ -512,21 +545,81 @@ export class Layout {
     for (let kind = 0; kind < tokens.length; kind++) this.#kinds[kind]! += times * tokens[kind]!;
   }
 
-  #count(message: Message): void {
+  #count(message: Message, at: number): void {
     const tokens = countMessageTokens(message, this.#countTokens);
     this.#fullEnds.push(this.fullTokens + tokens);
-    this.#ownEnds.push(this.ownTokens + this.#ownTokensOf(message, tokens));
+    const isReply = message.role === "assistant";
+    if (isReply) {
+      this.#reply = replyOf(message, at, this.#history[at - 1]?.role === "assistant" && this.#reply);
+    } else if (message.role !== "tool") this.#reply = NO_REPLY;
+    const own = message.role === "tool"
+      ? this.#countResult(message, at)
+      : isReply
+      ? this.#ownTokensOf(message, tokens)
+      : tokens;
+    this.#ownEnds.push(this.ownTokens + (own ?? tokens));
   }
 
-  #ownTokensOf(message: Message, tokens: number): number {
-    if (message.role === "tool") return this.#recalls.ids.has(message.tool_call_id) ? 0 : tokens;
-    if (message.role !== "assistant") return tokens;
-    this.#recalls = recallsOf(message);
-    const { ids, isAll } = this.#recalls;
-    if (ids.size === 0) return tokens;
-    if (isAll) return 0;
+  /** Returns the own tokens of a reply, without its recalls. */
+  #ownTokensOf(message: AssistantMessage, tokens: number): number {
     const others = message.tool_calls?.filter((call) => !isRecall(call)) ?? [];
-    return countMessageTokens({ ...message, tool_calls: others }, this.#countTokens);
+    if (others.length === (message.tool_calls ?? []).length) return tokens;
+    return others.length === 0
+      ? 0
+      : countMessageTokens({ ...message, tool_calls: others }, this.#countTokens);
+  }
+
+  /** Notes the result of a call. Returns 0 for a refetched one. */
+  #countResult(message: ToolMessage, at: number): 0 | undefined {
+    const reply = this.#reply;
+    const call = reply.calls.get(message.tool_call_id);
+    if (!call) return undefined;
+    const isReread = !isRecall(call) && this.#isReread(message, call, at);
+    if (!isReread && !isRecall(call)) {
+      this.#reply = { ...reply, hasOwn: true };
+      return undefined;
+    }
+    const refetched = new Set([...reply.refetched, message.tool_call_id]);
+    this.#reply = { ...reply, refetched };
+    // A reply that only reads evicted content again would not have been made.
+    if (isRefetch(this.#reply)) {
+      const start = this.ownTokensOf(reply.at);
+      for (let at = reply.at; at < this.#ownEnds.length; at++) this.#ownEnds[at] = start;
+    }
+    return 0;
+  }
+
+  #isReread(message: ToolMessage, call: ToolCall, at: number): boolean {
+    const isKnown = this.#reread.includes(at);
+    const isFound = this.#rereads.add(message, {
+      ...{ call, at },
+      find: (at) => {
+        const row = this.#rows[at] ?? -1;
+        return { original: this.#history[at]!, visible: this.#placed.messages[row] };
+      },
+    });
+    if (at < this.#comparedFrom || isKnown) return isKnown;
+    if (isFound) this.#reread = [...this.#reread, at];
+    return isFound;
+  }
+
+  #replyBefore(end: number): Reply {
+    let from = this.#history.findLastIndex(({ role }, at) => at < end && role !== "tool");
+    if (this.#history[from]?.role !== "assistant") return NO_REPLY;
+    while (this.#history[from - 1]?.role === "assistant") from--;
+    let reply = NO_REPLY;
+    for (const [at, message] of this.#history.slice(0, end).entries()) {
+      if (at < from) continue;
+      if (message.role === "assistant") reply = replyOf(message, at, at > from && reply);
+      if (message.role !== "tool") continue;
+      const { tool_call_id: id } = message;
+      const call = reply.calls.get(id);
+      if (!call) continue;
+      reply = isRecall(call) || this.#reread.includes(at)
+        ? { ...reply, refetched: new Set([...reply.refetched, id]) }
+        : { ...reply, hasOwn: true };
+    }
+    return reply;
   }
 
   #sum(): void {
@@ -550,20 +643,28 @@ export class Layout {
   }
 }
 
-interface Recalls {
-  readonly ids: ReadonlySet<string>;
-  readonly isAll: boolean;
+/** The newest reply, of one or more messages from `at`, and what its results returned. */
+interface Reply {
+  readonly at: number;
+  readonly calls: ReadonlyMap<string, ToolCall>;
+  /** Ids of calls whose results were recalled or read again. */
+  readonly refetched: ReadonlySet<string>;
+  /** Whether another result was returned. */
+  readonly hasOwn: boolean;
 }
 
-const NO_RECALLS: Recalls = { ids: new Set(), isAll: false };
+const NO_REPLY: Reply = { at: -1, calls: new Map(), refetched: new Set(), hasOwn: false };
 
-function recallsOf(message: Message | undefined): Recalls {
-  if (message?.role !== "assistant" || !message.tool_calls?.some(isRecall)) return NO_RECALLS;
-  const recalls = message.tool_calls.filter(isRecall);
-  return {
-    ids: new Set(recalls.map(({ id }) => id)),
-    isAll: recalls.length === message.tool_calls.length,
-  };
+function replyOf(message: AssistantMessage, at: number, before: Reply | false): Reply {
+  const calls = (message.tool_calls ?? []).map((call) => [call.id, call] as const);
+  return before
+    ? { ...before, calls: new Map([...before.calls, ...calls]) }
+    : { ...NO_REPLY, at, calls: new Map(calls) };
+}
+
+/** Returns whether all calls of a reply were answered and returned evicted content. */
+function isRefetch({ calls, refetched, hasOwn }: Reply): boolean {
+  return calls.size > 0 && !hasOwn && refetched.size === calls.size;
 }
 
 function isRecall(call: ToolCall): boolean {

@@ -1,13 +1,7 @@
+import { contentText, type CountTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
+import { addUsage, countMessageTokens } from "@tare/messages/internal";
 import {
-  contentText,
-  type Cost,
-  type CountTokens,
-  type Message,
-  type ToolDefinition,
-  type Usage,
-} from "@tare/messages";
-import { countMessageTokens } from "@tare/messages/internal";
-import {
+  type BaselinePrompt,
   baselineShared,
   type CacheChange,
   type CacheLifetimeRecord,
@@ -18,8 +12,10 @@ import {
   NO_CACHE_LIFETIME,
   observeCacheLifetime,
   type Prediction,
+  providerShared,
   type SentRequest,
   servedOf,
+  servedTokens,
   servesMost,
   sharedTokens,
   timeToLive,
@@ -36,7 +32,7 @@ import {
 } from "../cache/prompt_size.ts";
 import { afterKeepAlive, afterRequest, type ClockState, NEW_CLOCK } from "../clock/clock.ts";
 import type { CompactionHabit } from "../agents.ts";
-import { listPrice, type Price, type Profile, recognizeProfile } from "../providers.ts";
+import { listPrice, listWindow, type Profile, recognizeProfile } from "../providers.ts";
 import type {
   Decision,
   KeepAliveEntry,
@@ -52,6 +48,8 @@ export interface PlannerState {
   /** The last successful request per model and set of tools, newest first; each has its own prefix. */
   readonly sent: readonly SentRequest[];
   readonly seen: number;
+  /** Positions of results that returned evicted content again. Absent: none. */
+  readonly reread?: readonly number[];
   /** Cost of carrying one token so far, in cost units; tokens are the provider's. */
   readonly carried: number;
   /**
@@ -74,6 +72,8 @@ export interface PlannerState {
   /** Tokens that a cold cache would have evicted from the newest prompt, as the provider counts. */
   readonly waitingTokens: number;
   readonly compacted: OwnCompaction;
+  /** Whether the client compacts a prompt of the newest size by itself. Absent: false. */
+  readonly isFull?: boolean;
   readonly outputTokens: number;
   readonly stopped: boolean;
   /** Whether it was forked and has sent nothing since. Absent: false. */
@@ -91,10 +91,15 @@ interface LearnedWindow {
   readonly isReported: boolean;
 }
 
+/** The baseline's compaction: what its prompts omit of the client's; negative if the client's omit more. */
 export interface OwnCompaction {
   readonly tokens: number;
+  /** The same as the provider counts. */
+  readonly providerTokens: number;
   readonly messages: number;
   readonly gone: number;
+  /** Whether the client has compacted its shorter history since. Absent: false. */
+  readonly isRepeated?: boolean;
   /**
    * Extra cost of the compaction and the calls after it. Absent: none, or several, which were unavoidable
    * then.
@@ -102,7 +107,7 @@ export interface OwnCompaction {
   readonly extraCostUnits?: number;
 }
 
-const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
+const NOT_COMPACTED: OwnCompaction = { tokens: 0, providerTokens: 0, messages: 0, gone: 0 };
 
 export const NEW_SESSION: PlannerState = {
   sent: [],
@@ -142,11 +147,12 @@ export function resendCostOf({ rewritten }: PlannerState, resend: number, cost: 
 }
 
 export function forkAccount(account: PlannerState, length: number): PlannerState {
-  const { rewritten, seen, clock, compacted, sent } = account;
+  const { rewritten, seen, reread, clock, compacted, sent } = account;
   const { extraCostUnits: _, ...inherited } = compacted;
   return {
     ...account,
     seen: Math.min(seen, length),
+    ...(reread && { reread: reread.filter((at) => at < length) }),
     forked: true,
     rewritten: rewritten === "never" ? rewritten : "before_fork",
     // A prompt without edits equals the baseline, whatever the parent has sent.
@@ -228,20 +234,31 @@ export function bookCall(
   const hitProbabilityBy = (sent: SentRequest) =>
     cacheStateOf(sent, { profile, cacheLifetime, nowMs }).cacheHitProbability;
   const visible = { tools: plan.view.tools, countTokens };
-  const own = { tools: baseline.tools, ownTokens: baseline.ownTokens, countTokens };
-  const known = dryRun
-    ? predictBaseline(baseline, { sent: before.sent, countTokens, nowMs, hitProbabilityOf: hitProbabilityBy })
-    : plan.predicted;
-  const predicted = heldTokens === undefined ? known : { ...known, sharedTokens: heldTokens };
   const promptTokens = dryRun ? baseline.ownTokens : plan.promptTokens;
   const last = before.sent[0];
   const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
   const once = reported && { ...reported, ...reported.firstRead };
-  const counted = once && !reported.firstRead?.estimated
+  const isCounted = once !== undefined && !once.firstRead?.estimated;
+  const counted = isCounted
     ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
+  const own = { tools: baseline.tools, ownTokens: baseline.ownTokens, countTokens, scale };
+  const { providerTokens, ...known } = dryRun
+    ? predictBaseline(baseline, {
+      sent: before.sent,
+      countTokens,
+      nowMs,
+      scale,
+      hitProbabilityOf: hitProbabilityBy,
+    })
+    : plan.predicted;
+  const predicted: Prediction = heldTokens !== undefined
+    ? { ...known, sharedTokens: heldTokens }
+    : providerTokens === undefined
+    ? known
+    : { ...known, providerTokens };
   const prompt = once?.promptTokens ?? Math.round(scaled(scale, promptTokens));
   const expected = Math.round(servedOf(profile, scale, { promptTokens: prompt, ...predicted }));
   const actual: Usage = reported ?? {
@@ -254,9 +271,14 @@ export function bookCall(
   const readable = servedOf(cachingProfile, scale, { promptTokens: prompt, ...predicted });
   // After a rewrite at the very start only the estimate is left.
   const served = expected > 0 ? read.cachedTokens / expected : predicted.cacheHitProbability;
-  const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
+  const inner = innerUnits(profile, actual);
+  const cost = promptCost(profile, actual) + inner + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = dryRun ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
-  const lastShared = !last ? 0 : dryRun ? baselineShared(last, own) : sharedTokens(last, visible);
+  const lastShared = !last
+    ? 0
+    : dryRun
+    ? baselineShared(last, own).sharedTokens
+    : sharedTokens(last, visible);
   const isEvidence = late || lastShared >= lastTokens;
   const cacheHitProbability = served >= SERVED_SHARE
     ? 1
@@ -267,21 +289,31 @@ export function bookCall(
     nowMs - lastUseMs(sent) === predicted.idleMs ? cacheHitProbability : hitProbabilityBy(sent);
   // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
+  const baselineSize = baselineSizeOf(before.sent, baseline, {
+    ...{ scale, countedTokens: promptTokens },
+    promptTokens: read.promptTokens,
+  });
   const baselineCall = baselineCallOf(before.compacted, baseline, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, hitProbabilityOf },
     sent: before.sent,
     usage: read,
+    baselineTokens: baselineSize.providerTokens,
     countedTokens: promptTokens,
     cacheHitProbability: served >= SERVED_SHARE ? 1 : served,
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
+  // The provider's own tools make it read the prompt again; a search for deferred tools is Tare's.
+  const later = baseline.deferred ? undefined : laterReads(reported);
   const resent = dryRun ? actual : baselineCall.resend;
-  // Without reports and a known cache nothing is claimed.
-  const isUnreported = !reported && profile.name === "none";
-  const taken: BaselineCall = isUnreported
+  // Nothing is claimed without reports and a known cache, or for a prompt that the provider compacted.
+  const isUnclaimed = !reported && profile.name === "none" ||
+    actual.innerCalls?.some(({ type }) => type === "compaction");
+  const taken: BaselineCall = isUnclaimed
     ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
     : isSame || dryRun
     ? { usage: actual, whole: actual, resend: resent, compacted: before.compacted }
+    : later
+    ? withReads(baselineCall, later)
     : baselineCall;
   const nextClock = afterRequest(before.clock, {
     atMs: nowMs,
@@ -291,7 +323,7 @@ export function bookCall(
       prompt,
       last ? scaled(scale, lastShared) + (lastShared < lastTokens ? 0 : before.outputTokens) : 0,
     ),
-    costUnits: cost + outputPrice(profile, model) * actual.outputTokens,
+    costUnits: cost - inner + outputPrice(profile, model) * actual.outputTokens,
   }, profile);
   const { retainedTokens, credit, upgrade, clock } = nextClock;
   const projected = dryRun
@@ -301,10 +333,11 @@ export function bookCall(
   const { compaction } = taken;
   const baselinePrompt = retainedTokens === 0 ? taken.usage : cooled(
     taken.usage,
-    isSame || dryRun || !last ? retainedTokens : scaled(scale, baselineShared(last, own)),
+    isSame || dryRun || !last ? retainedTokens : providerShared(baselineShared(last, own), scale),
   );
-  const alike = promptCost(profile, baselinePrompt) + (compaction ? promptCost(profile, compaction) : 0);
-  const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
+  const alike = promptCost(profile, baselinePrompt) + inner +
+    (compaction ? promptCost(profile, compaction) : 0);
+  const extra = extraOf(before.compacted, taken, alike - inner - promptCost(profile, taken.whole));
   const refuted = taken.refutes ? Math.max(0, before.compacted.extraCostUnits ?? 0) : 0;
   const isInherited = before.rewritten === "before_fork" && !baseline.isDetour && !dryRun;
   const baselineCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
@@ -312,7 +345,7 @@ export function bookCall(
   const planned = projected ? projected.costUnits - projected.refetchCostUnits : cost;
   const paid = before.paid + planned;
   const baselineTotal = before.baseline + baselineCost;
-  const resendCost = resendCostOf(before, promptCost(profile, taken.resend), planned);
+  const resendCost = resendCostOf(before, promptCost(profile, taken.resend) + inner, planned);
   const resend = before.resend + (projected && isSame ? planned : resendCost);
   const recognized = recognizeProfile(actual, profile) ?? before.recognized;
   const idleSince: Record<string, number> = {};
@@ -328,11 +361,13 @@ export function bookCall(
     ownTokens: baseline.ownTokens,
     wholeTokens: baseline.wholeTokens,
     ownTools,
+    ...(isCounted && { baseline: baselineSize }),
     atMs: nowMs,
     model,
   };
   const state: PlannerState = {
     seen: request.messages.length,
+    ...(before.reread && { reread: before.reread }),
     sent: [
       now,
       ...before.sent.flatMap((other) => {
@@ -360,12 +395,13 @@ export function bookCall(
     clock,
     waitingTokens: dryRun ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraCostUnits: extra },
+    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline) && { isFull: true }),
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
     ...(recognized && { recognized }),
     unreadCalls: unreadAfter(before, {
-      usage: once && !reported.firstRead?.estimated ? once : undefined,
+      usage: isCounted ? once : undefined,
       readable,
       predicted,
       profile: cachingProfile,
@@ -390,12 +426,18 @@ export function bookCall(
     }),
     ...(summary && { summary }),
     costUnits: cost,
-    baseline: { ...roundTokens(baselinePrompt), outputTokens },
+    baseline: {
+      ...roundTokens(baselinePrompt),
+      outputTokens,
+      ...firstOf(baselinePrompt, later),
+      ...billedAlike(actual),
+    },
     ...(compaction && {
-      baselineCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS },
+      baselineCompaction: { ...roundTokens(compaction), outputTokens: SUMMARY_TOKENS, ...ratedAlike(actual) },
     }),
     baselineCostUnits: baselineCost,
-    ...(taken.whole.promptTokens <= windowTokens && { resendCostUnits: promptCost(profile, taken.whole) }),
+    ...(taken.whole.promptTokens - (later?.promptTokens ?? 0) <= windowTokens &&
+      { resendCostUnits: promptCost(profile, taken.whole) + inner }),
     ...(projected && { projected }),
     ...((retainedTokens > 0 || upgrade) && {
       keepAlive: {
@@ -508,8 +550,61 @@ function project(
   return {
     promptTokens: Math.round(sent.promptTokens),
     cachedTokens: Math.round(sent.cachedTokens),
-    costUnits: promptCost(profile, sent) + refetches,
+    costUnits: promptCost(profile, sent) + innerUnits(profile, actual) + refetches,
     refetchCostUnits: refetches,
+  };
+}
+
+/** Returns the reads of a prompt after the first; `undefined` if there are none or unknown. */
+function laterReads(usage: Usage | undefined): PromptUsage | undefined {
+  const { firstRead: first } = usage ?? {};
+  if (!usage || !first || first.estimated) return undefined;
+  const { cacheWriteTokens: written, hourWriteTokens: forAnHour } = usage;
+  const rest = (whole: number, part = 0) => Math.max(0, whole - part);
+  return {
+    promptTokens: rest(usage.promptTokens, first.promptTokens),
+    cachedTokens: rest(usage.cachedTokens, first.cachedTokens),
+    ...(written !== undefined && { cacheWriteTokens: rest(written, first.cacheWriteTokens) }),
+    ...(forAnHour !== undefined && { hourWriteTokens: rest(forAnHour, first.hourWriteTokens) }),
+  };
+}
+
+function withReads(call: BaselineCall, later: PromptUsage): BaselineCall {
+  const { usage, whole, resend } = call;
+  const add = (read: PromptUsage) =>
+    read.promptTokens === 0 ? read : addUsage({ ...read, outputTokens: 0 }, { ...later, outputTokens: 0 });
+  return { ...call, usage: add(usage), whole: add(whole), resend: add(resend) };
+}
+
+/** The first read of a prompt decides whether it is long. */
+function firstOf(
+  { promptTokens, cachedTokens }: PromptUsage,
+  later: PromptUsage | undefined,
+): Pick<Usage, "firstRead"> {
+  if (!later || promptTokens === 0) return {};
+  const first = (whole: number, rest: number) => Math.round(Math.max(0, whole - rest));
+  return {
+    firstRead: {
+      promptTokens: first(promptTokens, later.promptTokens),
+      cachedTokens: first(cachedTokens, later.cachedTokens),
+    },
+  };
+}
+
+function billedAlike(actual: Usage): Partial<Usage> {
+  const { serverTools, innerCalls } = actual;
+  return {
+    ...ratedAlike(actual),
+    ...(serverTools && { serverTools }),
+    ...(innerCalls && { innerCalls }),
+  };
+}
+
+function ratedAlike({ tier, region, model }: Usage): Partial<Usage> {
+  return {
+    ...(tier !== undefined && { tier }),
+    ...(region !== undefined && { region }),
+    ...(model !== undefined && { model }),
   };
 }
 
@@ -581,118 +676,9 @@ export function promptCost(
     hourWriteTokens * writes.hour;
 }
 
-/**
- * Returns the cost of a call: its prompt in cost units, and prompt and reply in US dollars if the price is
- * known. Without reported writes all uncached tokens count as written.
- *
- * @example
- * ```ts
- * import { assertAlmostEquals, assertEquals } from "@std/assert";
- * import { profileNamed } from "@tare/planner";
- * import { callCost } from "@tare/planner/internal/parts";
- *
- * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
- * const { costUnits, usd } = callCost(usage, {
- *   profile: profileNamed("openai"),
- *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
- * });
- * assertEquals(costUnits, 280_000);
- * assertAlmostEquals(usd!, 0.5 + 0.2 + 0.15);
- * ```
- */
-export function callCost(usage: Usage, rates: Rates): Cost {
-  const { profile, price } = rates;
-  const costUnits = promptCost(profile, usage);
-  return price ? { costUnits, usd: usdOf(usage, price) } : { costUnits };
-}
-
-/** Cost of a call by cached prompt, uncached prompt and reply. */
-export type CostParts = Readonly<Record<"cached" | "uncached" | "output", Cost>>;
-
-/**
- * Returns {@linkcode callCost} by cached prompt, uncached prompt and reply; the reply has no cost units.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { profileNamed } from "@tare/planner";
- * import { callCostParts } from "@tare/planner/internal/parts";
- *
- * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
- * const { cached, uncached, output } = callCostParts(usage, {
- *   profile: profileNamed("openai"),
- *   price: { input: 2.5, output: 15, cacheRead: 0.25 },
- * });
- * assertEquals([cached.costUnits, uncached.costUnits, output.costUnits], [80_000, 200_000, 0]);
- * assertEquals([cached.usd, output.usd], [0.2, 0.15]);
- * ```
- */
-export function callCostParts(
-  usage: Usage,
-  rates: Rates,
-): CostParts {
-  const whole = callCost(usage, rates);
-  const { profile, price } = rates;
-  const { promptTokens, cachedTokens, outputTokens } = usage;
-  const units = cachedTokens * profile.read;
-  const uncached = whole.costUnits - units;
-  if (!price || whole.usd === undefined) {
-    return { cached: { costUnits: units }, uncached: { costUnits: uncached }, output: { costUnits: 0 } };
-  }
-  const times = timesOf(promptTokens, price);
-  const cached = cachedTokens * (price.cacheRead ?? price.input) * times.input / 1e6;
-  const output = outputTokens * price.output * times.output / 1e6;
-  return {
-    cached: { costUnits: units, usd: cached },
-    uncached: { costUnits: uncached, usd: whole.usd - cached - output },
-    output: { costUnits: 0, usd: output },
-  };
-}
-
-/**
- * Returns the highest possible cost of a call: nothing cached, and all of it written for an hour.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { profileNamed } from "@tare/planner";
- * import { mostOfCall } from "@tare/planner/internal";
- *
- * const call = { promptTokens: 1_000_000, outputTokens: 100_000 };
- * const rates = { profile: profileNamed("openai"), price: { input: 2, output: 10, cacheRead: 0.2 } };
- * assertEquals(mostOfCall(call, rates).usd, 3);
- * ```
- */
-export function mostOfCall(
-  usage: Pick<Usage, "promptTokens" | "outputTokens">,
-  rates: Rates,
-): Cost {
-  const { promptTokens, outputTokens } = usage;
-  const written = { cacheWriteTokens: promptTokens, hourWriteTokens: promptTokens };
-  const plain = callCost({ promptTokens, cachedTokens: 0, outputTokens }, rates);
-  const hourWriteCost = callCost({ promptTokens, cachedTokens: 0, outputTokens, ...written }, rates);
-  const usd = plain.usd === undefined ? undefined : Math.max(plain.usd, hourWriteCost.usd ?? 0);
-  return {
-    costUnits: Math.max(plain.costUnits, hourWriteCost.costUnits),
-    ...(usd !== undefined && { usd }),
-  };
-}
-
-/** Profile and price of a model. */
-export interface Rates {
-  readonly profile: Pick<Profile, "write" | "read" | "writes">;
-  readonly price?: Price | undefined;
-}
-
-function usdOf(usage: Usage, price: Price): number {
-  const { promptTokens, cachedTokens, outputTokens, hourWriteTokens = 0 } = usage;
-  const { input, output, cacheRead = input, cacheWrite = input, cacheWriteHour = cacheWrite } = price;
-  const uncached = promptTokens - cachedTokens;
-  const { cacheWriteTokens: written = uncached } = usage;
-  const prompt = cachedTokens * cacheRead + (uncached - written) * input +
-    (written - hourWriteTokens) * cacheWrite + hourWriteTokens * cacheWriteHour;
-  const times = timesOf(promptTokens, price);
-  return (prompt * times.input + outputTokens * output * times.output) / 1e6;
+/** Returns the cost of the prompts of calls inside a call, in cost units of its own model. */
+export function innerUnits(profile: Parameters<typeof promptCost>[0], { innerCalls = [] }: Usage): number {
+  return innerCalls.reduce((sum, call) => sum + promptCost(profile, call), 0);
 }
 
 export type PromptUsage = Pick<
@@ -703,8 +689,30 @@ export type PromptUsage = Pick<
 /** Assumed reply tokens of a summary. Prompts don't count them. */
 export const SUMMARY_TOKENS = 2_000;
 
-function usuallyFullFrom(windowTokens: number): number {
-  return Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
+/** Share of the size from which a client compacts, at which a compaction isn't a command. */
+const FULL_SHARE = 0.95;
+
+function fullFromOf(
+  { fullFrom }: CompactionHabit,
+  windowTokens: number,
+  { model = "", replyTokens }: Pick<BaselineRequest, "model" | "replyTokens">,
+): number {
+  return fullFrom?.(windowTokens, replyTokens, listWindow(model)) ??
+    Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
+}
+
+/** Returns whether a compaction by the client follows one that the baseline has made before. */
+export function compactsAgain({ compacted, isFull = false }: PlannerState): boolean {
+  return compacted.tokens !== 0 && isFull;
+}
+
+export function withoutBaseline(entry: LedgerEntry): LedgerEntry {
+  return {
+    ...entry,
+    baseline: { promptTokens: 0, cachedTokens: 0, outputTokens: 0 },
+    baselineCostUnits: 0,
+    savedCostUnits: entry.savedCostUnits - entry.baselineCostUnits,
+  };
 }
 
 function tailFrom(messages: readonly Message[], chars: number): number {
@@ -738,6 +746,8 @@ export interface BaselineRequest {
   readonly wholeTokens: number;
   /** Tokens of the first prompt, which a compaction retains: tools, and messages before the model's first. */
   readonly frontTokens: number;
+  /** Tokens of tools and system messages. */
+  readonly instructionTokens: number;
   /** Tokens of deferred definitions, and of the others. Absent: none is deferred. */
   readonly deferred?: { readonly tokens: number; readonly at: number };
   /** Whether the call only follows an eviction: it recalls results or looks up definitions. */
@@ -746,6 +756,7 @@ export interface BaselineRequest {
 }
 
 interface SentBaseline {
+  readonly scale: TokenScale;
   readonly sent: readonly SentRequest[];
   readonly countTokens: CountTokens;
   readonly nowMs: number;
@@ -754,19 +765,57 @@ interface SentBaseline {
 
 export function predictBaseline(
   { model, tools, ownTokens }: Pick<BaselineRequest, "model" | "tools" | "ownTokens">,
-  { sent, countTokens, nowMs, hitProbabilityOf }: SentBaseline,
+  { sent, countTokens, nowMs, hitProbabilityOf, scale }: SentBaseline,
 ): Prediction {
   return servesMost(sent, model, (one) => ({
-    sharedTokens: baselineShared(one, { tools, ownTokens, countTokens }),
+    ...baselineShared(one, { tools, ownTokens, countTokens, scale }),
     cacheHitProbability: hitProbabilityOf(one),
     idleMs: nowMs - lastUseMs(one),
     ...(one.forAnHour && { forAnHour: true }),
   }));
 }
 
+/**
+ * Returns the baseline prompt of a call as the provider counts: what was sent with the difference to it, or the
+ * previous baseline with the reported or the estimated difference since; whichever estimates least.
+ */
+function baselineSizeOf(
+  sent: readonly SentRequest[],
+  { model, ownTokens }: Pick<BaselineRequest, "model" | "ownTokens">,
+  { promptTokens, countedTokens, scale: { perToken } }: {
+    readonly promptTokens: number;
+    readonly countedTokens: number;
+    readonly scale: TokenScale;
+  },
+): BaselinePrompt {
+  const last = sent.find((one) => one.model === model)?.baseline;
+  const unsent = ownTokens - countedTokens;
+  const ways = [{ known: promptTokens, estimated: unsent, before: 0 }];
+  if (last) {
+    const { providerTokens, estimatedTokens: before } = last;
+    const added = ownTokens - last.ownTokens;
+    ways.push(
+      {
+        known: providerTokens + promptTokens - last.sentProviderTokens,
+        estimated: added - (countedTokens - last.sentTokens),
+        before,
+      },
+      { known: providerTokens, estimated: added, before },
+    );
+  }
+  const costOf = ({ estimated, before }: typeof ways[number]) => before + Math.abs(estimated);
+  const best = ways.reduce((one, other) => costOf(other) < costOf(one) ? other : one);
+  return {
+    ownTokens,
+    providerTokens: Math.max(0, best.known + perToken * best.estimated),
+    estimatedTokens: costOf(best),
+    sentTokens: countedTokens,
+    sentProviderTokens: promptTokens,
+  };
+}
+
 export interface BaselineOptions extends SentBaseline {
   readonly profile: Profile;
-  readonly scale: TokenScale;
   readonly windowTokens: number;
   readonly habit: CompactionHabit;
   /** Served share of the expected cached tokens. */
@@ -776,6 +825,8 @@ export interface BaselineOptions extends SentBaseline {
    */
   readonly front?: { readonly tokens: number; readonly heldTokens: number } | undefined;
   readonly usage: PromptUsage;
+  /** Tokens of the baseline prompt without compaction, as the provider counts. Default: by the scale. */
+  readonly baselineTokens?: number;
   readonly countedTokens: number;
 }
 
@@ -842,25 +893,24 @@ export function baselineCallOf(
     cacheHitProbability,
     front,
     usage,
+    baselineTokens: known,
     countedTokens,
     hitProbabilityOf,
   }: BaselineOptions,
 ): BaselineCall {
-  const { messages, replyTokens, ownTokens, wholeTokens, frontTokens, isDetour, isLookup } = request;
+  const { messages, ownTokens, wholeTokens, frontTokens, instructionTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
-  const { sharedTokens, cacheHitProbability: lastHitProbability } = predictBaseline(request, {
-    ...{ sent, countTokens, nowMs, hitProbabilityOf },
-  });
-  const last = front && sharedTokens <= front.tokens
-    ? Math.min(sharedTokens, front.heldTokens)
-    : sharedTokens;
+  const baselineTokens = known ?? Math.max(0, theirs(ownTokens));
+  const shared = predictBaseline(request, { sent, countTokens, nowMs, hitProbabilityOf, scale });
+  const { sharedTokens, cacheHitProbability: lastHitProbability } = shared;
+  const unheld = front && sharedTokens <= front.tokens ? Math.max(0, sharedTokens - front.heldTokens) : 0;
+  const last = Math.max(0, providerShared(shared, scale) - scale.perToken * unheld);
   // Other sessions may have cached it, so the baseline would have been served as much.
   const served = servedOfLess(request, { usage, scale, sharedTokens });
-  const take = (tokens: number, sharedTokens: number, servedTokens = served): PromptUsage => {
-    const promptTokens = Math.max(0, theirs(tokens));
-    const warm = lastHitProbability * servedOf(profile, scale, { promptTokens, sharedTokens });
-    return writtenLike(usage, promptTokens, Math.max(warm, Math.min(servedTokens, promptTokens)));
+  const take = (promptTokens: number, sharedTokens: number, foundTokens = served): PromptUsage => {
+    const warm = lastHitProbability * servedTokens(profile, { promptTokens, sharedTokens });
+    return writtenLike(usage, promptTokens, Math.max(warm, Math.min(foundTokens, promptTokens)));
   };
   const held = sent.find((one) => findChange(one, request) === "none");
   const promptTokens = theirs(wholeTokens);
@@ -869,12 +919,27 @@ export function baselineCallOf(
   const holds = front && front.tokens > 0 ? Math.min(1, front.heldTokens / front.tokens) : 1;
   const resend = { promptTokens, cachedTokens: cacheHitProbability * holds * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
-  const whole = take(ownTokens, last);
-  const refutes = before.messages > messages.length;
-  const compacted = refutes ? NOT_COMPACTED : before;
+  const whole = take(baselineTokens, last);
+  const newest = sent[0]?.baseline;
+  const isRepeated = before.isRepeated === true && newest !== undefined;
+  const refutes = !isRepeated && before.messages > messages.length;
+  const compacted: OwnCompaction = refutes ? NOT_COMPACTED : !isRepeated ? before : {
+    ...before,
+    // The baseline continues from its previous prompt.
+    tokens: ownTokens - newest.ownTokens + before.tokens,
+    providerTokens: baselineTokens - newest.providerTokens + before.providerTokens,
+    messages: messages.length,
+    gone: 0,
+    isRepeated: false,
+  };
   const tokens = ownTokens - compacted.tokens;
-  const baselineUsage = compacted.tokens > 0 ? take(tokens, Math.max(0, last - compacted.tokens), 0) : whole;
-  const fullFrom = habit.fullFrom?.(windowTokens, replyTokens) ?? usuallyFullFrom(windowTokens);
+  const goneTokens = compacted.providerTokens;
+  const baselineUsage = compacted.tokens === 0 ? whole : take(
+    Math.max(0, baselineTokens - goneTokens),
+    Math.max(0, (isRepeated ? baselineTokens : last) - goneTokens),
+    0,
+  );
+  const fullFrom = fullFromOf(habit, windowTokens, request);
   const stays = { usage: baselineUsage, whole, resend, compacted, refutes };
   if (baselineUsage.promptTokens <= fullFrom) return stays;
   const tokensOf = (some: readonly Message[]) =>
@@ -892,13 +957,19 @@ export function baselineCallOf(
     scale.perToken * transcriptTokens(messages.slice(compacted.gone, from), { resultChars, countTokens }),
     0,
   );
+  const leftTokens = scaled(scale, left);
   return {
-    usage: take(left, habit.keepsFront ? frontTokens : 0, 0),
+    usage: take(leftTokens, scaled(scale, habit.keepsFront ? frontTokens : instructionTokens), 0),
     compaction,
     whole,
     resend,
     refutes,
-    compacted: { tokens: compacted.tokens + tokens - left, messages: messages.length, gone: from },
+    compacted: {
+      tokens: ownTokens - left,
+      providerTokens: Math.max(0, baselineTokens - leftTokens),
+      messages: messages.length,
+      gone: from,
+    },
   };
 }
 
@@ -913,8 +984,4 @@ function writtenLike(like: PromptUsage, promptTokens: number, cachedTokens: numb
     cacheWriteTokens: times * cacheWriteTokens,
     ...(hourWriteTokens !== undefined && { hourWriteTokens: times * hourWriteTokens }),
   };
-}
-
-function timesOf(promptTokens: number, { long }: Price): Readonly<Record<"input" | "output", number>> {
-  return long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
 }

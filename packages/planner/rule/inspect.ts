@@ -49,6 +49,7 @@ import {
   type BaselineRequest,
   bookCall,
   type BookCallOptions,
+  compactsAgain,
   forkAccount,
   NEW_SESSION,
   type PlannerState,
@@ -173,7 +174,9 @@ export class KnownSession {
   ) {
     this.#options = options;
     this.#account = account;
-    this.#layout = new Layout(options.countTokens, from && from.#layout);
+    const { reread, seen } = account;
+    const { tools } = options;
+    this.#layout = new Layout(options.countTokens, { other: from && from.#layout, tools, reread, seen });
     this.#standings = new Standings(options);
     this.#isNew = from ? from.#isNew : true;
     this.#before = from ? from.#before : before;
@@ -433,7 +436,7 @@ export class KnownSession {
     const { profile } = this;
     const { sent, cacheLifetime } = this.#account;
     const { sharedTokens } = predictBaseline(call, {
-      ...{ sent, nowMs, countTokens: this.#options.countTokens },
+      ...{ sent, nowMs, countTokens: this.#options.countTokens, scale: tokenScale(this.#account.counted) },
       hitProbabilityOf: (one) => cacheStateOf(one, { profile, cacheLifetime, nowMs }).cacheHitProbability,
     });
     return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
@@ -575,8 +578,9 @@ export class KnownSession {
       wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
         (deferred?.tokens ?? 0),
       frontTokens: toolTokens + layout.openingTokens + (deferred?.tokens ?? 0),
+      instructionTokens: toolTokens + layout.totals.core,
       ...(deferred && { deferred: { tokens: deferred.tokens, at: toolTokens } }),
-      isDetour: layout.endsWithRecalls || (deferred?.isDetour ?? false),
+      isDetour: layout.endsWithRefetches || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,
     };
   }
@@ -594,14 +598,21 @@ export class KnownSession {
     }
     this.#isNew = false;
     this.#before = undefined;
+    const { reread } = this.#layout;
+    if (reread.length > 0 && reread !== this.#account.reread) {
+      this.#account = { ...this.#account, reread };
+    }
     if (unchangedTokens === Infinity) return;
     this.#unchangedTokens.push(unchangedTokens);
     const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
     const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
     const account = this.#account;
+    const restarts = shared !== Infinity &&
+      !history.slice(0, shared).some(({ role }) => role === "assistant");
     this.#account = {
       ...account,
       seen: Math.min(account.seen, shared),
+      ...(restarts && compactsAgain(account) && { compacted: { ...account.compacted, isRepeated: true } }),
       sent: account.sent.map((one) => {
         const toolTokens = one.promptTokens - one.messageTokens;
         const messageTokens = Math.min(one.messageTokens, unchangedTokens);

@@ -4,7 +4,7 @@ import { type TProperties, Type } from "typebox";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/session_types.ts";
 import { ASSISTANT_MESSAGE, CONTENT, MESSAGE } from "./message_schemas.ts";
-import { REQUESTED_PINS } from "./report_schemas.ts";
+import { INNER_CALLS, REQUESTED_PINS, SERVER_TOOLS } from "./report_schemas.ts";
 
 const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
@@ -62,6 +62,17 @@ export const LEDGER = closed({
   usd: Type.Optional(DOLLARS),
 }, "Ledger");
 
+const BILLING = {
+  tier: optionalText("Service tier or speed other than standard, such as `priority` or `fast`."),
+  region: optionalText("Region of the inference if not global."),
+  serverTools: Type.Optional(SERVER_TOOLS),
+  model: optionalText("Model that served the call in place of the requested one."),
+  innerCalls: Type.Optional(INNER_CALLS),
+  reportedUsd: Type.Optional(
+    Type.Number({ minimum: 0, description: "Cost in US dollars as reported by the provider." }),
+  ),
+};
+
 const USAGE = closed({
   promptTokens: TOKENS,
   cachedTokens: TOKENS,
@@ -70,6 +81,14 @@ const USAGE = closed({
   hourWriteTokens: Type.Optional(TOKENS),
   reasoningTokens: Type.Optional(TOKENS),
   estimated: Type.Optional(Type.Boolean()),
+  firstRead: Type.Optional(closed({
+    promptTokens: TOKENS,
+    cachedTokens: TOKENS,
+    cacheWriteTokens: Type.Optional(TOKENS),
+    hourWriteTokens: Type.Optional(TOKENS),
+    estimated: Type.Optional(Type.Boolean()),
+  }, "FirstRead")),
+  ...BILLING,
 }, "Usage");
 
 const COST = closed({ costUnits: UNITS, usd: Type.Optional(DOLLARS) }, "Cost");

@@ -16,6 +16,25 @@ export function numbers<const Names extends readonly string[]>(
   };
 }
 
+export const INNER_CALLS = Type.Array(
+  closed({
+    type: text("Purpose, such as `compaction` or `advisor_message`."),
+    model: optionalText("Absent: unknown, or that of the outer call."),
+    promptTokens: NUMBER,
+    cachedTokens: NUMBER,
+    cacheWriteTokens: Type.Optional(NUMBER),
+    hourWriteTokens: Type.Optional(NUMBER),
+    outputTokens: NUMBER,
+  }, "InnerCall"),
+  { description: "Model calls inside the call; its other fields exclude them." },
+);
+
+export const SERVER_TOOLS = Type.Unsafe<Readonly<Record<string, number>>>({
+  type: "object",
+  additionalProperties: { type: "number" },
+  description: "Uses of the provider's own tools by name, such as `web_search`.",
+});
+
 const SPENT_ON = closed(numbers(PARTS), "SpentOn");
 
 const WISH = Type.Enum(["retain", "evict"]);
@@ -54,6 +73,12 @@ const CALL = closed({
   newTokens: NUMBER,
   outputTokens: NUMBER,
   estimated: FLAG,
+  tier: orNull(TEXT),
+  region: orNull(TEXT),
+  serverTools: SERVER_TOOLS,
+  servedBy: orNull(TEXT),
+  innerCalls: INNER_CALLS,
+  reportedUsd: orNull(NUMBER),
   costUnits: NUMBER,
   usd: orNull(NUMBER),
   spent: closed({ costUnits: SPENT_ON, usd: orNull(SPENT_ON) }, "Spent"),
@@ -199,7 +224,7 @@ const DAY = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$" });
 export const SPEND_QUERY = {
   by: Type.Enum([...SPEND_BY], {
     default: "day",
-    description: 'Grouping; "session": the thousand newest of each kind.',
+    description: 'Grouping; "day_agent": day and agent; "session": the thousand newest of each kind.',
   }),
   from: Type.Optional({ ...DAY, description: "First day in UTC, such as `2026-01-31`. Default: any." }),
   to: Type.Optional({ ...DAY, description: "Last day. Default: any." }),
@@ -209,7 +234,10 @@ export const SPEND_QUERY = {
 export const SPEND_REPORT = closed({
   all: closed(TOTAL_FIELDS, "UsageTotals"),
   rows: Type.Array(closed({
-    key: text("Day, model, name of the agent or id of the session; empty if unknown."),
+    key: text(
+      "Day, model, name of the agent or id of the session, empty if unknown; of day_agent, such as " +
+        "`2026-01-31 tare`.",
+    ),
     session: orNull(closed({
       kind: Type.Enum(["agent", "gateway"]),
       title: TEXT,
@@ -219,6 +247,7 @@ export const SPEND_REPORT = closed({
     ...TOTAL_FIELDS,
   }, "SpendRow")),
   hasMore: FLAG,
+  pricesDate: text("Date of the list prices, such as `2026-01-31`."),
 }, "Spend");
 
 export const MISSES_QUERY = {

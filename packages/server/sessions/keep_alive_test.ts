@@ -268,10 +268,10 @@ Deno.test("cache keep-alive: a cancelled turn and a closed server leave no timer
 Deno.test("cache keep-alive: an idle session is kept alive only on request, until its deletion", async () => {
   const { requests, server, session, pass, timers, keepAlive } = served();
   const path = await session();
-  const keepWarm = (minutes: number) => call(server, "POST", `${path}/keep_alive`, { minutes });
-  assertEquals((await keepWarm(60)).status, 409);
+  const keepAliveFor = (minutes: number) => call(server, "POST", `${path}/keep_alive`, { minutes });
+  assertEquals((await keepAliveFor(60)).status, 409);
   await turn(server, path, "Hello.");
-  const { status, body } = await keepWarm(8);
+  const { status, body } = await keepAliveFor(8);
   assertEquals(status, 200);
   assertEquals((body as { until: string }).until, new Date(timers.nowMs + 8 * MINUTE).toISOString());
   await pass(60 * MINUTE);
@@ -283,12 +283,12 @@ Deno.test("cache keep-alive: an idle session is kept alive only on request, unti
   assertAlmostEquals(ledger.usd ?? 0, all.usd);
   // A requested hour applies, even if its use is improbable.
   await turn(server, path, "Hello.");
-  assertEquals((await keepWarm(60)).status, 200);
+  assertEquals((await keepAliveFor(60)).status, 200);
   await pass(3 * 60 * MINUTE);
   assertEquals(requests.slice(3), Array(12).fill("ping reads"));
   assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   await turn(server, path, "Hello.");
-  assertEquals((await keepWarm(60)).status, 200);
+  assertEquals((await keepAliveFor(60)).status, 200);
   assertEquals([keepAlive.waiting, timers.waiting], [1, [280_000]]);
   await call(server, "DELETE", path);
   assertEquals([keepAlive.waiting, timers.waiting], [0, []]);

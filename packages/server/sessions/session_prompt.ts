@@ -31,7 +31,7 @@ import type {
   PromptSession,
   SessionView,
 } from "@tare/planner";
-import { callCost, type Rates } from "@tare/planner/internal/parts";
+import { budgetUsd, callCost, type Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { DELEGATE_TOOL } from "../subagents/subagents.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
@@ -299,7 +299,7 @@ export class SessionPrompt implements TurnPrompt {
     const reported = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: this.#rates };
     const call = reportCall(usage, reported);
     this.#book(usageTotals.call(call), this.#now());
-    keys?.paid(by, call.usd ?? 0);
+    keys?.paid(by, budgetUsd(usage, this.#rates));
   }
 
   #book(...booked: Parameters<Session["recordTotals"]>): void {

@@ -494,7 +494,11 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
 
   #ratesOf(model: string): Rates & { readonly profile: Profile } {
     const { profile, price = listPrice } = this.#options.models;
-    return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
+    return {
+      profile: typeof profile === "function" ? profile(model) : profile,
+      price: price(model),
+      priceOf: price,
+    };
   }
 
   #fillIn(

@@ -186,7 +186,8 @@ export function turnPlayer(
       totalOf(own) {
         const sum = account.spent(own);
         payer?.note(sum);
-        const usd = own.usd ?? 0;
+        // A call without a price counts at least with its tokens' list price.
+        const usd = own.usd ?? callCost(own, rates).usd ?? 0;
         // Subagents pay for themselves while the turn waits for them.
         if (usd > paidUsd) keys?.paid(by, usd - paidUsd);
         paidUsd = usd;

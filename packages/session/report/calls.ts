@@ -1,7 +1,7 @@
-import type { Cost, Rewrite, Usage } from "@tare/messages";
+import type { Cost, InnerCall, Rewrite, Usage } from "@tare/messages";
 import { sameData } from "@tare/messages/internal";
 import type { KeepAliveEntry, LedgerEntry } from "@tare/planner";
-import { callCost, callCostParts, type Rates } from "@tare/planner/internal/parts";
+import { callCost, callCostParts, comparedUsd, type Rates } from "@tare/planner/internal/parts";
 import type { Store, StoredTotalsRow, StoreRecord } from "../store/port.ts";
 
 /** A model call of a session, with its baseline and rewrites. */
@@ -23,9 +23,19 @@ export interface CallReport {
   readonly outputTokens: number;
   /** Whether the usage is estimated because the provider reported none. */
   readonly estimated: boolean;
+  /** Null if standard. */
+  readonly tier: string | null;
+  /** Null if global. */
+  readonly region: string | null;
+  readonly serverTools: Readonly<Record<string, number>>;
+  /** Model that replaced the requested one; null if none did. */
+  readonly servedBy: string | null;
+  readonly innerCalls: readonly InnerCall[];
+  /** Null if the provider reported none. */
+  readonly reportedUsd: number | null;
   /** Prompt and summary in cost units. */
   readonly costUnits: number;
-  /** Call and summary in US dollars; null if the price is unknown. */
+  /** Call and summary in US dollars; null if the price of any part is unknown. */
   readonly usd: number | null;
   readonly spent: SpentReport;
   /** The baseline, including compaction; null without a ledger. */
@@ -98,8 +108,11 @@ export function reportCall(
     CallReportOptions,
 ): CallReport {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, estimated = false } = usage;
+  const { tier = null, region = null, serverTools = {}, model = null, innerCalls = [], reportedUsd = null } =
+    usage;
   const { summary } = ledger ?? {};
   const paid = summary && callCost(summary, rates);
+  const isUnpriced = its.usd === undefined || (paid && paid.usd === undefined);
   return {
     ...rest,
     afterQuestion,
@@ -109,12 +122,13 @@ export function reportCall(
     newTokens: promptTokens - cachedTokens - cacheWriteTokens,
     outputTokens,
     estimated,
+    ...{ tier, region, serverTools, servedBy: model, innerCalls, reportedUsd },
     costUnits: its.costUnits + (paid?.costUnits ?? 0),
-    usd: its.usd === undefined ? null : its.usd + (paid?.usd ?? 0),
+    usd: isUnpriced ? null : its.usd! + (paid?.usd ?? 0),
     spent: splitCost(usage, { cost: its, rates, uncached: ledger?.uncached, summary: paid }),
     baseline: ledger ? reportBaseline(ledger, rates) : null,
     resendCostUnits: ledger?.resendCostUnits ?? null,
-    projected: ledger?.projected ? reportProjected(ledger.projected, { outputTokens, rates }) : null,
+    projected: ledger?.projected ? reportProjected(ledger.projected, { ledger, rates }) : null,
     summary: summary
       ? {
         promptTokens: summary.promptTokens,
@@ -128,33 +142,36 @@ export function reportCall(
   };
 }
 
-function reportBaseline(
-  { baseline, baselineCompaction, baselineCostUnits }: LedgerEntry,
-  rates: Rates,
-): BaselineReport {
+function reportBaseline(ledger: LedgerEntry, rates: Rates): BaselineReport {
+  const { usage: actual, baseline, baselineCompaction, baselineCostUnits, costUnits: actualUnits } = ledger;
   const { promptTokens, cachedTokens } = baseline;
-  const { usd } = callCost(baseline, rates);
-  const more = baselineCompaction ? callCost(baselineCompaction, rates).usd : 0;
+  const usages = [baseline, ...(baselineCompaction ? [baselineCompaction] : [])];
+  const usd = comparedUsd(usages, { actual, rates, costUnits: baselineCostUnits, actualUnits });
   return {
     promptTokens,
     cachedTokens,
     costUnits: baselineCostUnits,
-    usd: usd === undefined || more === undefined ? null : usd + more,
+    usd: usd ?? null,
     compacts: baselineCompaction !== undefined,
   };
 }
 
 function reportProjected(
   { promptTokens, cachedTokens, costUnits, refetchCostUnits }: NonNullable<LedgerEntry["projected"]>,
-  { outputTokens, rates }: { readonly outputTokens: number; readonly rates: Rates },
+  { ledger: { usage, costUnits: actualUnits }, rates }: {
+    readonly ledger: LedgerEntry;
+    readonly rates: Rates;
+  },
 ): ProjectedReport {
-  const { usd } = callCost({ promptTokens, cachedTokens, outputTokens }, rates);
+  const { cacheWriteTokens: _, hourWriteTokens: __, firstRead: ___, reportedUsd: ____, ...billed } = usage;
+  const { serverTools: _____, innerCalls: ______, ...rated } = billed;
   // Refetches are estimated at the price of input tokens.
-  const refetches = refetchCostUnits * (rates.price?.input ?? 0) / 1e6;
-  return {
-    ...{ promptTokens, cachedTokens, costUnits, refetchCostUnits },
-    usd: usd === undefined ? null : usd + refetches,
-  };
+  const refetches = { promptTokens: refetchCostUnits, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 0 };
+  const usd = comparedUsd(
+    [{ ...billed, promptTokens, cachedTokens }, { ...rated, ...refetches }],
+    { actual: usage, rates, costUnits, actualUnits },
+  );
+  return { ...{ promptTokens, cachedTokens, costUnits, refetchCostUnits }, usd: usd ?? null };
 }
 
 /** Parts of a cost, which add up to the total. */
@@ -171,6 +188,8 @@ export const SPENT_ON = [
   // Tokens missing from the provider's cache before expiry.
   "lost",
   "output",
+  // The provider's own tools, and model calls inside a call.
+  "serverSide",
   // Keep-alive requests; zero for single calls.
   "keepAlive",
 ] as const;
@@ -183,6 +202,12 @@ const USUAL_CALL: Readonly<Record<string, unknown>> = {
   cachedTokens: 0,
   writtenTokens: 0,
   estimated: false,
+  tier: null,
+  region: null,
+  serverTools: {},
+  servedBy: null,
+  innerCalls: [],
+  reportedUsd: null,
   spent: { costUnits: NOTHING, usd: NOTHING },
   baseline: null,
   resendCostUnits: null,
@@ -262,9 +287,16 @@ function splitCost(
     // Prices may have changed since; without a price the prompt's cost decides.
     const by = rated[unit] ? unit : "costUnits";
     const times = rated[by] ? whole / rated[by] : 0;
-    const [cached = 0, missed = 0, output = 0] = [parts.cached, parts.uncached, parts.output]
-      .map((part) => times * (part[by] ?? 0));
-    const sum: Record<keyof SpentOn, number> = { ...NOTHING, cacheRead: cached, output, ownRewrite: more };
+    const [cached = 0, missed = 0, output = 0, serverSide = 0] = [
+      parts.cached,
+      parts.uncached,
+      parts.output,
+      parts.serverSide,
+    ].map((part) => times * (part[by] ?? 0));
+    const sum: Record<keyof SpentOn, number> = {
+      ...{ ...NOTHING, cacheRead: cached, output, serverSide },
+      ownRewrite: more,
+    };
     let left = missed;
     for (const { cause, tokens: its } of uncached) {
       const share = tokens > 0 ? missed * its / tokens : 0;
@@ -276,7 +308,9 @@ function splitCost(
   };
   return {
     costUnits: cut("costUnits", cost.costUnits, summary?.costUnits),
-    usd: cost.usd === undefined ? null : cut("usd", cost.usd, summary?.usd),
+    usd: cost.usd === undefined || (summary && summary.usd === undefined)
+      ? null
+      : cut("usd", cost.usd, summary?.usd),
   };
 }
 
@@ -316,7 +350,7 @@ export const TOTALS = {
   /** Refetch estimate within the projected cost. */
   refetchCostUnits: ({ projected }: CallReport): number => projected?.refetchCostUnits ?? 0,
   compactionUsd: null,
-  /** Calls with an unknown price, excluded from the dollars. */
+  /** Calls and keep-alive requests with an unknown price, excluded from the dollars. */
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
   /** Keep-alive requests; their cost is included. */
@@ -471,9 +505,11 @@ export const usageTotals: {
   nothing: NO_TOTALS,
   call: (call) => totalsBy((_, of) => of?.(call) ?? 0),
   keepAlive({ usage }, rates) {
-    const { costUnits, usd = 0 } = callCost(usage, rates);
+    const { costUnits, usd: known } = callCost(usage, rates);
+    const usd = known ?? 0;
     return {
       ...{ keepAliveRequests: 1, costUnits, usd, keepAliveCostUnits: costUnits, keepAliveUsd: usd },
+      ...(known === undefined && { unpricedCalls: 1 }),
       // The projection includes keep-alive requests, which the holdout doesn't have.
       ...{ projectedCostUnits: costUnits, projectedUsd: usd },
     };

@@ -1,3 +1,4 @@
+import { MODELS_DATE } from "@tare/planner/internal";
 import {
   dayAndModel,
   dayOf,
@@ -23,7 +24,7 @@ export interface SpendingSession {
 }
 
 /** Groupings of spending. */
-export const SPEND_BY = ["day", "model", "session", "agent"] as const;
+export const SPEND_BY = ["day", "model", "session", "agent", "day_agent"] as const;
 
 /** Options of a spending report. */
 export interface SpendOptions {
@@ -37,7 +38,7 @@ export interface SpendOptions {
 
 /** Totals of a group. */
 export interface SpendRow extends UsageTotals {
-  /** The day, model, agent or session id; empty if unknown. */
+  /** The day, model, agent or session id, empty if unknown; of `day_agent`, such as `2026-01-31 tare`. */
   readonly key: string;
   readonly session: Omit<SpendingSession, "days" | "id"> | null;
 }
@@ -49,6 +50,8 @@ export interface SpendingReport {
   /** Days the newest first; others the most expensive first, by dollars, then cost units. */
   readonly rows: readonly SpendRow[];
   readonly hasMore: boolean;
+  /** Date of the list prices, such as `2026-01-31`. */
+  readonly pricesDate: string;
 }
 
 /** Returns today's stored cost of keep-alive requests in US dollars. @throws {StoreError} */
@@ -72,7 +75,8 @@ export function reportSpend(
     for (const [name, totals] of Object.entries(days)) {
       const { day, model } = dayAndModel(name);
       if (day < from || day > to) continue;
-      const key = { day, model, session: id, agent: session.agent ?? "" }[by];
+      const agent = session.agent ?? "";
+      const key = { day, model, session: id, agent, day_agent: `${day} ${agent}`.trimEnd() }[by];
       const row = found.get(key) ?? { session: by === "session" ? session : null, days: [] };
       row.days.push(totals);
       found.set(key, row);
@@ -83,12 +87,13 @@ export function reportSpend(
     usd: sumOf(days, "usd"),
     costUnits: sumOf(days, "costUnits"),
   }));
-  if (by === "day") rows.sort((a, b) => a.key < b.key ? 1 : -1);
+  if (by === "day" || by === "day_agent") rows.sort((a, b) => a.key < b.key ? 1 : -1);
   else rows.sort(byCostDescending);
   return {
     all: usageTotals.all(rows.flatMap(({ days }) => days)),
     rows: rows.slice(0, limit).map(({ key, session, days }) => ({ ...usageTotals.all(days), key, session })),
     hasMore: rows.length > limit,
+    pricesDate: MODELS_DATE,
   };
 }
 

@@ -52,11 +52,11 @@ Deno.test("reportCall() splits the cost of a call in dollars and cost units, wit
     Object.entries(of ?? {}).map(([name, sum]) => [name, Number(sum.toFixed(9))]);
   assertEquals(rounded(call.spent.usd), [
     ...[["cacheRead", 0.4], ["new", 1.25], ["expired", 3.75], ["ownRewrite", 1.25 + 0.1 + 0.2]],
-    ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["keepAlive", 0]],
+    ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["serverSide", 0], ["keepAlive", 0]],
   ]);
   assertEquals(rounded(call.spent.costUnits), [
     ...[["cacheRead", 40_000], ["new", 125_000], ["expired", 375_000], ["ownRewrite", 125_000 + 10_000]],
-    ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["keepAlive", 0]],
+    ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["serverSide", 0], ["keepAlive", 0]],
   ]);
   const totals = usageTotals.call(call);
   for (const [unit, whole] of [["Usd", call.usd!], ["CostUnits", call.costUnits]] as const) {
@@ -119,6 +119,8 @@ Deno.test("reportSpend() groups costs by day, model, session and agent within a 
     0,
   ]]);
   assertEquals(rows({ by: "agent", from: "2026-01-03" }), [["", 16, 0.5, 0]]);
+  const bothDays = rows({ by: "day_agent", from: "2026-01-02" });
+  assertEquals(bothDays.map(([key]) => key).sort(), ["2026-01-02", "2026-01-02 tare", "2026-01-03"].sort());
   const report = reportSpend(sessions(), { by: "session", limit: 1 });
   assertEquals([report.rows.length, report.hasMore, report.all.calls, report.all.usd], [1, true, 31, 7.5]);
   assertEquals(report.rows[0]?.session, { kind: "gateway", title: "Two", model: "b", agent: null });

@@ -217,7 +217,7 @@ Deno.test("demoModel() accepts tools without parameter schemas", async () => {
 Deno.test("demoModel() returns the same reply for the same request, also through a provider", async () => {
   const { messages } = await play(QUESTION);
   const provider = simulator({
-    model: { demoModel: demoModel() },
+    model: { demo: demoModel() },
     tokenizer: { encode: (text) => [text.length] },
   });
   const body = JSON.stringify({ model: "demo", messages, tools: TOOLS });

@@ -1,5 +1,5 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
-import { freeCallId } from "@tare/messages/internal";
+import { addUsage, freeCallId } from "@tare/messages/internal";
 import { readUsage } from "../chat/chat_completions.ts";
 import { asRecord, isRecord, type JsonRecord, listOf, parseRecord, withoutNulls } from "../json.ts";
 import { MAX_CALLS, type RawEvent, ReplyTooLong } from "../sse.ts";
@@ -20,8 +20,8 @@ export class MessageAssembler {
   #offset = 0;
   #stop = "";
   #usage: JsonRecord = {};
-  /** Output tokens of earlier streams. */
-  #written = 0;
+  /** Usage of earlier streams, each with its own bill. */
+  #earlier: Usage | undefined;
   #isMessage = false;
 
   /** Whether an event belonged to a message. */
@@ -40,7 +40,7 @@ export class MessageAssembler {
     const { type, message, usage } = event;
     if (type === "message_start") {
       this.#isMessage = true;
-      this.#written += this.#readUsage()?.outputTokens ?? 0;
+      this.#earlier = this.#readUsage();
       this.#usage = asRecord(asRecord(message)?.usage) ?? {};
       this.#offset = this.#blocks.blocks.length;
       this.#stop = "";
@@ -93,13 +93,16 @@ export class MessageAssembler {
       type: "completed",
       message,
       finishReason: FINISH_REASONS[this.#stop] ?? (message.tool_calls ? "tool_calls" : "stop"),
-      // The last prompt includes the earlier ones; output adds up.
-      ...(usage && { usage: { ...usage, outputTokens: usage.outputTokens + this.#written } }),
+      ...(usage && { usage }),
     };
   }
 
   #readUsage(): Usage | undefined {
-    return readMessagesUsage(this.#usage);
+    const content = this.#blocks.blocks.flatMap(([index, block]) => index < this.#offset ? [] : [block]);
+    const usage = readMessagesUsage(this.#usage, { reply: { content } });
+    const before = this.#earlier;
+    if (!before || !usage) return usage ?? before;
+    return { ...addUsage(before, usage), firstRead: before.firstRead ?? readOf(before) };
   }
 
   #take(event: JsonRecord & { readonly index: number }): ModelEvent[] {
@@ -172,23 +175,34 @@ function added(before: unknown, more: unknown): unknown {
  * Returns `undefined` without prompt tokens. A provider that runs its own tools reads the prompt again after
  * each, and reports totals.
  */
-export function readMessagesUsage(value: unknown, { begun, reads = 1 }: {
+export function readMessagesUsage(value: unknown, { begun, reads = 1, reply }: {
   /** Usage at the start of the stream. Default: none. */
   readonly begun?: unknown;
   /** Most reads of the prompt. Default: 1. */
   readonly reads?: number;
+  /** The whole reply. Default: unknown. */
+  readonly reply?: JsonRecord;
 } = {}): Usage | undefined {
   // Every cache write is reported.
   const read = (counted: unknown): Usage | undefined => {
-    const usage = readUsage(counted);
+    const usage = readUsage(counted, reply);
     return usage && { cacheWriteTokens: 0, ...usage };
   };
   const usage = read(value);
   if (!usage || reads === 1) return usage;
   const { iterations } = asRecord(value) ?? {};
   const counted = begun ?? (Array.isArray(iterations) ? iterations[0] : undefined);
-  const { outputTokens: _, ...first } = read(counted) ?? firstRead(usage, reads);
-  return { ...usage, firstRead: first };
+  return { ...usage, firstRead: readOf(read(counted) ?? firstRead(usage, reads)) };
+}
+
+function readOf(usage: Usage): NonNullable<Usage["firstRead"]> {
+  const { promptTokens, cachedTokens, cacheWriteTokens, hourWriteTokens, estimated } = usage;
+  return {
+    ...{ promptTokens, cachedTokens },
+    ...(cacheWriteTokens !== undefined && { cacheWriteTokens }),
+    ...(hourWriteTokens !== undefined && { hourWriteTokens }),
+    ...(estimated && { estimated }),
+  };
 }
 
 /** Estimates the first read, if later ones were served what it read and wrote. */

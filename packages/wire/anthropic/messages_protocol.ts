@@ -69,7 +69,6 @@ export const MESSAGES_PROTOCOL: Protocol = {
   head: { fields: ["system"], read: ([system]) => readSystem(system) },
   replyFields: ["max_tokens"],
   minReplyTokens: 1,
-  compaction: { retainedTokens: 10_000, keepsFront: false },
   auth: API_KEY,
   speaks: (headers) => headers.has("anthropic-version"),
   readHints(body, headers) {
@@ -128,7 +127,10 @@ export const MESSAGES_PROTOCOL: Protocol = {
   keepAlive: {
     readAnswerBlocks,
     write: keepAliveBody,
-    readUsage: (reply) => readMessagesUsage(asRecord(JSON.parse(decoder.decode(reply)))?.usage),
+    readUsage(bytes) {
+      const reply = asRecord(JSON.parse(decoder.decode(bytes))) ?? {};
+      return readMessagesUsage(reply.usage, { reply });
+    },
     isLimitExhausted,
     isSubscription,
     mustReply: (request) => asRecord(readField(request, "thinking"))?.type === "enabled",
@@ -307,7 +309,11 @@ class MessagesTurnWriter implements TurnWriter {
     const found = blocks.filter((block, at) =>
       this.#isSearch(block) && isSearching[at - 1] && !isSearching[at]
     );
-    const usage = readMessagesUsage(this.#usage, { begun: this.#begun, reads: 1 + found.length });
+    const usage = readMessagesUsage(this.#usage, {
+      begun: this.#begun,
+      reads: 1 + found.length,
+      reply: { content: blocks },
+    });
     // Providers refuse even their own empty texts.
     const content = blocks.filter(hasContent);
     const isPaused = this.#stop === "pause_turn" && blocks.some((block) => this.#isSearch(block));

@@ -12,6 +12,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { describeCall, freeCallId } from "@tare/messages/internal";
+import { readBilling, readIterations } from "../billing.ts";
 import { asRecord, type JsonRecord, withoutNulls } from "../json.ts";
 import {
   absentPart,
@@ -190,7 +191,8 @@ export class ReplyAssembler {
   #content: string | null = null;
   #fields: JsonRecord = {};
   #finish = "";
-  #usage: Usage | undefined;
+  #usage: unknown;
+  #tier: unknown;
   #begun = false;
   #isReply = false;
 
@@ -201,11 +203,12 @@ export class ReplyAssembler {
 
   /** Reads one chunk. Returns its events. */
   read(chunk: unknown): ModelEvent[] {
-    const { choices, usage, x_groq: groq } = asRecord(chunk) ?? {};
+    const { choices, usage, x_groq: groq, service_tier: tier } = asRecord(chunk) ?? {};
     this.#isReply ||= Array.isArray(choices);
     const choice = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
-    this.#usage = readUsage(usage) ?? readUsage(choice.usage) ?? readUsage(asRecord(groq)?.usage) ??
+    this.#usage = [usage, choice.usage, asRecord(groq)?.usage].find((counted) => readUsage(counted)) ??
       this.#usage;
+    this.#tier = tier ?? this.#tier;
     if (typeof choice.finish_reason === "string") this.#finish ||= choice.finish_reason;
     const events = this.#take(asRecord(choice.delta) ?? {});
     // Some servers send a whole message instead of, or after, deltas.
@@ -219,6 +222,7 @@ export class ReplyAssembler {
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#finish || FAILED.includes(this.#finish)) return undefined;
     const calls = this.#calls.finish(takenIds);
+    const usage = readUsage(this.#usage, { service_tier: this.#tier });
     const finishReason = FINISH_REASONS[this.#finish] ?? (calls.length > 0 ? "tool_calls" : "stop");
     return {
       type: "completed",
@@ -229,7 +233,7 @@ export class ReplyAssembler {
         ...(calls.length > 0 && { tool_calls: calls }),
       },
       finishReason,
-      ...(this.#usage && { usage: this.#usage }),
+      ...(usage && { usage }),
     };
   }
 
@@ -501,6 +505,8 @@ export function writeUsage(
  * - OpenRouter: `prompt_tokens_details.cache_write_tokens`
  * - Anthropic: `input_tokens` without cache reads and writes
  * - xAI: `completion_tokens` without reasoning, which `total_tokens` includes
+ *
+ * @param reply The whole reply, which may contain its tier and the provider's own tools. Default: unknown.
  * @returns The usage, or `undefined` without prompt tokens.
  *
  * @example
@@ -512,9 +518,32 @@ export function writeUsage(
  * assertEquals(readUsage(usage), { promptTokens: 100, cachedTokens: 90, outputTokens: 5 });
  * ```
  */
-export function readUsage(value: unknown): Usage | undefined {
+export function readUsage(value: unknown, reply: JsonRecord = {}): Usage | undefined {
   const usage = asRecord(value);
   if (!usage) return undefined;
+  const { own, first, model, innerCalls } = readIterations(usage.iterations, readTokens);
+  const whole = readTokens(usage) ?? own ?? (innerCalls.length > 0 ? NOTHING_READ : undefined);
+  if (!whole) return undefined;
+  const { promptTokens = 0 } = own ?? {};
+  const { outputTokens: _, ...firstRead } = first ?? whole;
+  // The request's own prompt was then read by the compaction.
+  const isCompacted = innerCalls.some(({ type }) => type === "compaction");
+  return {
+    ...(promptTokens > whole.promptTokens || model !== undefined ? own : undefined) ?? whole,
+    outputTokens: Math.max(own?.outputTokens ?? 0, whole.outputTokens),
+    ...(reasoningTokensOf(usage) > 0 && { reasoningTokens: reasoningTokensOf(usage) }),
+    ...((isCompacted || first && promptTokens >= whole.promptTokens) &&
+      { firstRead: { ...firstRead, ...(isCompacted && { estimated: true }) } }),
+    ...(model !== undefined && { model }),
+    ...readBilling(usage, reply),
+    ...(innerCalls.length > 0 && { innerCalls }),
+  };
+}
+
+/** Tokens of a reply that contains only a compaction. */
+const NOTHING_READ: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
+
+function readTokens(usage: JsonRecord): Usage | undefined {
   const details = asRecord(usage.prompt_tokens_details) ?? asRecord(usage.input_tokens_details) ?? {};
   const { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: hour } =
     asRecord(usage.cache_creation) ?? {};
@@ -543,7 +572,6 @@ export function readUsage(value: unknown): Usage | undefined {
     ...(cacheWriteTokens !== undefined && { cacheWriteTokens }),
     ...(hourWriteTokens !== undefined && { hourWriteTokens }),
     outputTokens: wholeOutput(usage),
-    ...(reasoningTokensOf(usage) > 0 && { reasoningTokens: reasoningTokensOf(usage) }),
   };
 }
 

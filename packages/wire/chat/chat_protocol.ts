@@ -33,7 +33,6 @@ export const CHAT_PROTOCOL: Protocol = {
   listField: "messages",
   replyFields: ["max_completion_tokens", "max_tokens"],
   minReplyTokens: 1,
-  compaction: { resultChars: 2_000, retainedChars: () => 70_000, keepsFront: true },
   auth: BEARER,
   readHints(body, headers) {
     const count = readField(body, "n");
@@ -217,6 +216,7 @@ class ChatTurnWriter implements TurnWriter {
   #recalls = new Set<number>();
   #callsClient = false;
   #usage: unknown;
+  #tier: unknown;
   #finish: unknown;
   /** Fields shared by all chunks. */
   #envelope: JsonRecord = {};
@@ -284,6 +284,7 @@ class ChatTurnWriter implements TurnWriter {
     const body: unknown = JSON.parse(decoder.decode(bytes));
     this.#whole = bytes;
     this.#usage = isRecord(body) ? body.usage : undefined;
+    this.#tier = isRecord(body) ? body.service_tier : undefined;
     const choice = isRecord(body) && Array.isArray(body.choices) ? body.choices[0] : undefined;
     const message = isRecord(choice) && isRecord(choice.message) ? choice.message : {};
     this.#finish = isRecord(choice) ? choice.finish_reason : undefined;
@@ -350,7 +351,7 @@ class ChatTurnWriter implements TurnWriter {
       id: String(call.id ?? ""),
       arguments: String(asRecord(call.function)?.arguments ?? ""),
     }));
-    const usage = readUsage(this.#usage);
+    const usage = readUsage(this.#usage, { service_tier: this.#tier });
     const reply: WireReply = {
       ...(usage && { usage }),
       recalls,
@@ -377,6 +378,7 @@ class ChatTurnWriter implements TurnWriter {
     this.#recalls = new Set();
     this.#callsClient = false;
     this.#usage = undefined;
+    this.#tier = undefined;
     this.#finish = undefined;
     this.#splitter = new SseSplitter();
   }
@@ -400,6 +402,7 @@ class ChatTurnWriter implements TurnWriter {
     const later = this.#replies.length > 0;
     const first = this.#envelope;
     if (!later && chunk.id !== undefined && first.id === undefined) this.#envelope = { id: chunk.id };
+    this.#tier = chunk.service_tier ?? this.#tier;
     let changed: JsonRecord | undefined = later ? { ...chunk, ...this.#envelope } : undefined;
     if (isRecord(chunk.usage)) {
       this.#usage = chunk.usage;

@@ -375,7 +375,7 @@ export class ResponseAssembler {
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
     if (!this.#response) return undefined;
     const { usage: counted, incomplete_details: cut } = this.#response;
-    const usage = readUsage(counted);
+    const usage = readUsage(counted, { ...this.#response, output: [...this.#items.values()] });
     const message = this.#message(takenIds, usage);
     const cutBy = CUTS[String(asRecord(cut)?.reason)];
     return {

@@ -57,7 +57,6 @@ export const RESPONSES_PROTOCOL: Protocol = {
   replyFields: ["max_output_tokens"],
   // https://platform.openai.com/docs/api-reference/responses/create: fewer than 16 are refused.
   minReplyTokens: 16,
-  compaction: { keepsFront: true },
   auth: BEARER,
   followsField: "previous_response_id",
   readHints(body, headers) {
@@ -478,7 +477,7 @@ class ResponsesTurnWriter implements TurnWriter {
       arguments: String(item.arguments ?? ""),
     }));
     const { id, status, usage: counted } = this.#last;
-    const usage = readUsage(counted);
+    const usage = readUsage(counted, { ...this.#last, output: items });
     const reply: WireReply = {
       ...(usage && { usage }),
       ...(typeof id === "string" && { id }),

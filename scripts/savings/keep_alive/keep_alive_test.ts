@@ -46,12 +46,12 @@ function recorded(id: string, lines = LINES) {
 }
 
 function played(rule: string, { grants = true, reportsEnd = false } = {}) {
-  const requests: string[] = [];
+  const keepAliveRequests: string[] = [];
   const warmer = RULES[rule]!(PROFILE)();
   const noting = {
     ...warmer,
     recordKeepAlive(request: Parameters<NonNullable<Warmer["recordKeepAlive"]>>[0]) {
-      requests.push(`${request.type} ${request.atMs / 1_000} ${Math.round(request.costUnits)}`);
+      keepAliveRequests.push(`${request.type} ${request.atMs / 1_000} ${Math.round(request.costUnits)}`);
       warmer.recordKeepAlive?.(request);
     },
   };

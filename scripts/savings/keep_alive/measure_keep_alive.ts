@@ -3,6 +3,7 @@ import { type Profile, profileNamed } from "@tare/planner";
 import type { Data } from "../load_data.ts";
 import {
   ClientTrial,
+  type MakePolicy,
   plannerPolicy,
   play,
   playSession,
@@ -10,6 +11,7 @@ import {
   timedSession,
   type WarmOptions,
 } from "@tare/simulator/economy";
+import { REFETCH_WEIGHT } from "../measure_economy.ts";
 import { POLICIES } from "../policies/policies.ts";
 import { RULES } from "./rules.ts";
 
@@ -121,11 +123,14 @@ function plannedRules({ countTokens, reportsEnd }: KeepAliveOptions): NamedRule[
     rule,
     make: (): PlayRule => {
       const keepAlive = warms && { trial: warms.upgrades ? new ClientTrial() : undefined };
-      return (recording) =>
-        play(recording, (given) => plannerPolicy(given, keepAlive ? { keepAlive } : {}), {
-          ...{ profile: PROFILE, windowTokens: WINDOW_TOKENS, countTokens, recall: true, refetches: false },
+      return async (recording) => {
+        const make: MakePolicy = (given) => plannerPolicy(given, keepAlive ? { keepAlive } : {});
+        const { cost, refetchCost, keepAliveRequests } = await play(recording, make, {
+          ...{ profile: PROFILE, windowTokens: WINDOW_TOKENS, countTokens, recall: true, refetches: true },
           keepAlive: { grants: warms?.grants ?? true, reportsEnd },
         });
+        return { cost: cost + REFETCH_WEIGHT * refetchCost, keepAliveRequests };
+      };
     },
   });
   return [

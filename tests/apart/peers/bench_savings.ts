@@ -24,7 +24,8 @@
  *
  * plays the pauses of recorded sessions at Anthropic's prices: the cost without keep-alive requests, with
  * fixed numbers of them, with prompts written for an hour, with the planner's clock, and with foresight.
- * Prompts are as long as their providers reported them; with `--planner` they are pruned and counted here.
+ * Prompts are as long as their providers reported them; with `--planner` they are pruned and counted here,
+ * and refetches are charged three times.
  * Keep-alive requests after a session's end are paid; with `--end reported` none is made, because the client
  * reports the end.
  *

@@ -1,6 +1,7 @@
-import { assertEquals, assertLessOrEqual } from "@std/assert";
+import { assertEquals, assertLessOrEqual, assertStringIncludes } from "@std/assert";
 import { loadTokenizer } from "@tare/tiktoken";
 import { UNSEEN_BILL, UNSEEN_COSTS } from "../../../packages/cli/measured_savings.ts";
+import { halfOf } from "../../../scripts/savings/half_of.ts";
 import { readAgentData, savingsTables } from "../../../scripts/savings/tables.ts";
 import { needs, RECORDINGS } from "../../needs.ts";
 import { RECORDED } from "../../recorded_sessions.ts";
@@ -21,8 +22,15 @@ Deno.test({
   ),
   async fn() {
     const { count: countTokens } = await loadTokenizer();
-    const { tables, svg } = await savingsTables(readAgentData(RECORDED!), { countTokens });
-    const document = tablesOf(Deno.readTextFileSync(new URL("../../../docs/savings.md", import.meta.url)));
+    const data = readAgentData(RECORDED!);
+    const { tables, svg } = await savingsTables(data, { countTokens });
+    const text = Deno.readTextFileSync(new URL("../../../docs/savings.md", import.meta.url));
+    const sessions = data.flatMap(({ recordings }) => recordings);
+    assertStringIncludes(text, `${sessions.length} sessions`);
+    const halfB = sessions.filter(({ group }) => halfOf(group) === "B");
+    const calls = halfB.reduce((sum, { calls }) => sum + calls.length, 0).toLocaleString("en");
+    assertStringIncludes(text, `Half B: ${halfB.length} sessions with ${calls} calls.`);
+    const document = tablesOf(text);
     const printed = tablesOf(tables.map((table) => `${table}\n`).join("\n"));
     assertEquals(printed.size, 3);
     assertEquals(Deno.readTextFileSync(new URL("../../../docs/economy.svg", import.meta.url)), svg);

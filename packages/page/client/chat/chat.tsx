@@ -11,6 +11,7 @@ import { api, errorMessage, RefusedError } from "../api/api.ts";
 import { headOf, type TurnBudget, type WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";
 import { dollars, duration, plain, share } from "../parts/format.ts";
+import { Icon, IconButton } from "../parts/icon.tsx";
 import { Markdown } from "../parts/markdown.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
@@ -30,7 +31,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const conversation = useConversation(id);
   const { entries, session, isRunning, trouble, unsent } = conversation;
   const [visible, setVisible] = useState(WINDOW);
-  const { log, isAtEnd, toEnd, keepPlace } = useScroll();
+  const { log, content, isAtEnd, toEnd, keepPlace } = useScroll();
   const first = Math.max(0, entries.length - visible);
   const earlier = () => {
     keepPlace();
@@ -60,24 +61,35 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
     >
       <SessionHead place={{ view: "talk", id }} head={session && headOf(session)} />
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
-        <Top hidden={first} more={earlier} />
-        {entries.slice(first).map((item) => <Entry key={item.key} item={item} />)}
-        {isRunning && <Working />}
-        {conversation.approvals.map((approval) => (
-          <QuestionView
-            key={approval.id}
-            approval={approval}
-            answer={(reply) => conversation.answer(approval, reply)}
-          />
-        ))}
-        {edit && editing === undefined && (
-          <p class="retry">
-            <button type="button" class="quiet" onClick={edit}>Edit the last message</button>
-            <button type="button" class="quiet" onClick={() => again()}>Try again</button>
-          </p>
-        )}
+        <div class="entries" ref={content}>
+          <Top hidden={first} more={earlier} />
+          {entries.slice(first).map((item) => (
+            <Entry key={item.key} item={item} isLive={isRunning && item === entries.at(-1)} />
+          ))}
+          {isRunning && <Working />}
+          {conversation.approvals.map((approval) => (
+            <QuestionView
+              key={approval.id}
+              approval={approval}
+              answer={(reply) => conversation.answer(approval, reply)}
+            />
+          ))}
+          {edit && editing === undefined && (
+            <p class="retry">
+              <IconButton icon="edit" act={edit}>Edit the last message</IconButton>
+              <IconButton icon="retry" act={() => again()}>Try again</IconButton>
+            </p>
+          )}
+        </div>
       </div>
-      {!isAtEnd && <button type="button" class="jump" onClick={toEnd}>Scroll to the end</button>}
+      {!isAtEnd && (
+        <div class="jump">
+          <button type="button" onClick={toEnd}>
+            <Icon name="down" />
+            Scroll to the end
+          </button>
+        </div>
+      )}
       <p class="visually-hidden" role="status">
         {isRunning
           ? "The agent is working."
@@ -114,7 +126,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
 function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   const isDone = done === steps.length;
   return (
-    <details class="plan" open={!isDone}>
+    <details class="plan" open={!isDone && !matchMedia("(max-width: 60rem)").matches}>
       <summary>
         {isDone
           ? `Plan: ${counted(done, "step")} done`
@@ -179,6 +191,7 @@ function useConversation(id: string): SessionTalk {
 /** Follows the end while it is visible, and preserves the position when entries are added above. */
 function useScroll() {
   const log = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
   const [isAtEnd, setAtEnd] = useState(true);
   const follows = useRef(true);
   const fromEnd = useRef<number | undefined>(undefined);
@@ -190,7 +203,15 @@ function useScroll() {
       setAtEnd(follows.current);
     };
     box?.addEventListener("scroll", look, { passive: true });
-    return () => box?.removeEventListener("scroll", look);
+    // Also when the space below the log or an entry changes.
+    const watch = new ResizeObserver(() => {
+      if (box && follows.current) box.scrollTop = box.scrollHeight;
+    });
+    if (box && content.current) [box, content.current].forEach((one) => watch.observe(one));
+    return () => {
+      box?.removeEventListener("scroll", look);
+      watch.disconnect();
+    };
   }, []);
   useLayoutEffect(() => {
     const box = log.current;
@@ -201,6 +222,7 @@ function useScroll() {
   });
   return {
     log,
+    content,
     isAtEnd,
     toEnd() {
       follows.current = true;
@@ -231,7 +253,6 @@ function QuestionView({ approval, answer }: {
       setSent(false);
     }
   };
-  const id = `why-${approval.id}`;
   return (
     <form
       class="approval"
@@ -263,14 +284,15 @@ function QuestionView({ approval, answer }: {
         <button type="button" disabled={isSent} onClick={() => say("always")}>
           Allow for session
         </button>
-        <label for={id}>Reason</label>
-        <input
-          id={id}
-          value={reason}
-          maxLength={2_000}
-          placeholder="Visible to the agent"
-          onInput={(event) => setReason(event.currentTarget.value)}
-        />
+        <label>
+          Reason
+          <input
+            value={reason}
+            maxLength={2_000}
+            placeholder="Visible to the agent"
+            onInput={(event) => setReason(event.currentTarget.value)}
+          />
+        </label>
         <button type="submit" class="danger" disabled={isSent}>Deny</button>
       </div>
     </form>
@@ -283,12 +305,18 @@ function readable(text: string): string {
   return plain(JSON.stringify(JSON.parse(text), null, 2));
 }
 
-const Entry = memo(({ item }: { readonly item: TranscriptEntry }): JSX.Element | null => {
+interface EntryProps<Item = TranscriptEntry> {
+  readonly item: Item;
+  /** Whether the entry may still grow. */
+  readonly isLive: boolean;
+}
+
+const Entry = memo(({ item, isLive }: EntryProps): JSX.Element | null => {
   switch (item.kind) {
     case "user":
       return <Spoken content={item.content} />;
     case "reply":
-      return <Reply item={item} />;
+      return <Reply item={item} isLive={isLive} />;
     case "call":
       return <Call item={item} />;
     case "rewrite":
@@ -355,16 +383,18 @@ function Image({ url, alt }: { readonly url: string; readonly alt: string }) {
   );
 }
 
-function Reply({ item: { text, reasoning } }: { readonly item: EntryOf<"reply"> }) {
+function Reply({ item: { text, reasoning }, isLive }: EntryProps<EntryOf<"reply">>) {
+  // Reasoning that was displayed live stays open: closing it would move the text.
+  const [wasLive] = useState(isLive);
   return (
     <article class="reply" aria-label="Agent">
       {reasoning !== "" && (
-        <details class="reasoning" open={text === ""}>
+        <details class="reasoning" open={wasLive}>
           <summary>Reasoning</summary>
-          <Markdown text={reasoning} />
+          <Markdown text={reasoning} isLive={isLive && text === ""} />
         </details>
       )}
-      {text !== "" && <Markdown text={text} />}
+      {text !== "" && <Markdown text={text} isLive={isLive} />}
     </article>
   );
 }
@@ -563,13 +593,11 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
           ))}
         </ul>
       </details>
-      {done && <button type="button" class="quiet" onClick={() => ask("undo")}>Undo file changes</button>}
+      {done && <IconButton icon="undo" act={() => ask("undo")}>Undo file changes</IconButton>}
       {done && (
-        <button type="button" class="quiet" onClick={() => ask("back")}>
-          Undo and continue from before the turn
-        </button>
+        <IconButton icon="fork" act={() => ask("back")}>Undo and continue from before the turn</IconButton>
       )}
-      {isUndone && <button type="button" class="quiet" onClick={() => ask("redo")}>Redo file changes</button>}
+      {isUndone && <IconButton icon="redo" act={() => ask("redo")}>Redo file changes</IconButton>}
       {refused && (
         <p class="error" role="alert">
           <bdi>{refused.why}</bdi>

@@ -4,6 +4,7 @@ import type { JSX, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, errorMessage } from "../api/api.ts";
 import type { TurnBudget } from "../api/sessions.ts";
+import { Icon, IconButton } from "../parts/icon.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 
 export interface ComposerProps {
@@ -22,10 +23,12 @@ export interface ComposerProps {
   readonly leave?: () => void;
   /** Starts editing the last message. Default: unavailable. */
   readonly edit?: () => void;
+  /** A text for the field; each new object replaces the field's. Default: none. */
+  readonly suggestion?: { readonly text: string } | undefined;
 }
 
 export function Composer(
-  { send, isRunning = false, cancel, onContinue, supportsImages, edits, leave = () => {}, edit }:
+  { send, isRunning = false, cancel, onContinue, supportsImages, edits, leave = () => {}, edit, suggestion }:
     ComposerProps,
 ): JSX.Element {
   const [text, setText] = useState("");
@@ -50,6 +53,12 @@ export function Composer(
     field.current?.focus();
     return () => put(draft);
   }, [edits]);
+
+  useLayoutEffect(() => {
+    if (!suggestion) return;
+    setText(suggestion.text);
+    field.current?.focus();
+  }, [suggestion]);
 
   const submit = async (event?: Event) => {
     event?.preventDefault();
@@ -170,15 +179,23 @@ export function Composer(
         {...mentions.attributes}
       />
       <div class="toolbar">
-        <button type="button" class="quiet" onClick={() => chooser.current?.click()}>Attach</button>
+        <IconButton icon="attach" act={() => chooser.current?.click()}>Attach</IconButton>
         <input ref={chooser} type="file" multiple hidden aria-label="Files to attach" onChange={onChoose} />
         {!isRunning && <Limits texts={limits} change={setLimits} />}
         <span class="spacer" />
         {onContinue && (
           <button type="button" onClick={() => onContinue(limitsOf(limits))}>Continue the turn</button>
         )}
-        {isRunning && <button type="button" class="danger" onClick={() => cancel?.()}>Stop</button>}
-        <button type="submit" class="primary" disabled={isEmpty}>{isRunning ? "Steer" : "Send"}</button>
+        {isRunning && (
+          <button type="button" class="danger" onClick={() => cancel?.()}>
+            <Icon name="stop" />
+            Stop
+          </button>
+        )}
+        <button type="submit" class="primary" disabled={isEmpty}>
+          <Icon name="send" />
+          {isRunning ? "Steer" : "Send"}
+        </button>
       </div>
     </form>
   );

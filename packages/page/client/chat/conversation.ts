@@ -107,14 +107,15 @@ export class SessionTalk {
     if (!this.session) return;
     const { effort, supportsImages, ...known } = this.session;
     const isChosen = listed.model === known.model && listed.effort === effort;
-    const isNamed = listed.title !== known.title;
+    const isNew = listed.title !== known.title ||
+      JSON.stringify(listed.totals) !== JSON.stringify(known.totals);
     // The model's image support is unknown after a change of model.
     this.session = {
       ...known,
       ...listed,
       ...(isChosen && supportsImages !== undefined && { supportsImages }),
     };
-    if (isNamed || !isChosen) this.#render();
+    if (isNew || !isChosen) this.#render();
     if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
     this.isRunning = listed.status === "running";
     await this.follow();
@@ -244,6 +245,8 @@ export class SessionTalk {
     if (event.type === "step_end" && this.session) {
       const { usage: { promptTokens: tokens } } = event;
       this.session = { ...this.session, prompt: { ...this.session.prompt, tokens } };
+      // The list contains the cost.
+      dispatchEvent(new Event(CHANGED));
     }
     if (event.type === "turn_end") this.isRunning = false;
     if (event.type === "approval_requested") {

@@ -4,12 +4,14 @@ import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api } from "../api/api.ts";
 import type { Subject } from "../api/reports.ts";
+import { type Bar, BarChart } from "../parts/bar_chart.tsx";
 import { Choice } from "../parts/choice.tsx";
+import { MenuButton } from "../parts/icon.tsx";
 import { counted, formatCount } from "@tare/server/internal/format";
-import { share } from "../parts/format.ts";
+import { dollars, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
-import { money, saved, SpentTable, Units, unpriced } from "../parts/spent.tsx";
+import { isPriced, money, PARTS, saved, SpentTable, Units, unpriced } from "../parts/spent.tsx";
 import { costsOf, overflowOf, programsOf, promptTokensOf, type Sum, SumList } from "../parts/totals.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
@@ -21,7 +23,10 @@ export function OverviewView(): JSX.Element {
   }));
   return (
     <section class="report">
-      <h1>Overview</h1>
+      <header class="view-head">
+        <MenuButton />
+        <h1>Overview</h1>
+      </header>
       <Spend />
       <Trouble text={trouble} />
       {value && (
@@ -130,11 +135,12 @@ function Spend(): JSX.Element {
   const totals = day === undefined ? days.value?.all : days.value?.rows.find(({ key }) => key === day);
   return (
     <>
-      <h2>Cost</h2>
       <Trouble text={days.trouble} />
       {days.value && days.value.rows.length === 0 && <p>No model calls yet.</p>}
       {days.value && totals && days.value.rows.length > 0 && (
         <>
+          <SumList totals={summaryOf(days.value)} />
+          <DayChart days={days.value} day={day} choose={setDay} />
           <Rows
             label="By day"
             head="Day (UTC)"
@@ -163,9 +169,100 @@ function Spend(): JSX.Element {
         prompts’ tokens. Cache misses: share of the prompts’ cost for content that was read again because it
         was not cached.
       </p>
-      <Units />
+      <Units pricesDate={days.value?.pricesDate} />
     </>
   );
+}
+
+function summaryOf({ all, rows }: SpendReport): Sum[] {
+  const today = rows.find(({ key }) => key === new Date().toISOString().slice(0, 10));
+  const calls = ({ calls }: UsageTotals) => counted(calls, "call");
+  return [
+    { name: "Today", value: today ? money(today) : dollars(0), note: today ? calls(today) : "no calls" },
+    { name: "All days", value: money(all), note: calls(all) },
+    { name: "Estimated saving", value: saved(all), note: "of the cost without Tare" },
+    { name: "From cache", value: share(all.cachedTokens, all.promptTokens), note: "of the prompts’ tokens" },
+  ];
+}
+
+const STACKS = { cause: "Stacked by cause", agent: "Stacked by agent" } as const;
+
+/** Most and least days of the chart. */
+const CHART_DAYS = { most: 30, least: 14 };
+
+const AGENT_COLORS = [
+  "new",
+  "keepAlive",
+  "expired",
+  "ownRewrite",
+  "changed",
+  "lost",
+  "cacheRead",
+  "output",
+] as const;
+
+/** Cost of each day, with the baseline; a day is selected in it as in the table. */
+function DayChart({ days, day, choose }: {
+  readonly days: SpendReport;
+  readonly day: string | undefined;
+  readonly choose: (day: string) => void;
+}) {
+  const [stack, setStack] = useState<keyof typeof STACKS>("cause");
+  const agents = useLoaded(() => api.json("GET /spend", { query: { by: "day_agent", limit: 1_000 } }));
+  const priced = isPriced(days.all);
+  const format = priced ? dollars : formatCount;
+  const names = chartDays(days.rows.at(-1)?.key);
+  const rows = new Map(days.rows.map((row) => [row.key, row]));
+  const cost = (row: UsageTotals) => priced ? row.usd : row.costUnits;
+  const byAgent = new Map(agents.value?.rows.map((row) => [row.key, cost(row)]));
+  const known = [...new Set([...byAgent.keys()].map((key) => key.slice(DAY_LENGTH)))];
+  const shown = known.slice(0, AGENT_COLORS.length);
+  const causes = PARTS.filter(([part]) => days.all[`${part}${priced ? "Usd" : "CostUnits"}`] > 0);
+  const bars = names.map((key): Bar => {
+    const row = rows.get(key);
+    return {
+      name: new Date(key).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" }),
+      values: !row
+        ? []
+        : stack === "agent"
+        ? shown.map((agent) => byAgent.get(`${key}${agent}`) ?? 0)
+        : causes.map(([part]) => row[`${part}${priced ? "Usd" : "CostUnits"}`]),
+      baseline: row && (priced ? row.baselineUsd : row.baselineCostUnits),
+    };
+  });
+  const at = day === undefined ? names.length - 1 : Math.max(0, names.indexOf(day));
+  const row = rows.get(names[at]!);
+  return (
+    <>
+      <Choice label="Stack" names={STACKS} chosen={stack} choose={setStack} />
+      <BarChart
+        label="Cost of each day"
+        series={stack === "agent"
+          ? shown.map((agent, index) => [AGENT_COLORS[index]!, agent.trim() || "unknown"])
+          : causes.map(([part, name]) => [part, name])}
+        bars={bars}
+        at={at}
+        isSelected={day !== undefined}
+        choose={(at) => choose(names[at]!)}
+        text={`${dayInWords(names[at]!)}: ${
+          row ? `${money(row)}, ${saved(row)} estimated saving` : "no calls"
+        }`}
+        format={format}
+        baseline="Baseline (estimated cost without Tare)"
+      />
+    </>
+  );
+}
+
+const DAY_LENGTH = "2026-01-31".length;
+
+/** Returns the days of the chart in UTC, the newest last. */
+function chartDays(first: string | undefined): readonly string[] {
+  const dayBefore = (days: number) =>
+    new Date(Date.now() - days * 24 * 60 * 60_000).toISOString().slice(0, 10);
+  const days = Array.from({ length: CHART_DAYS.most }, (_, before) => dayBefore(before));
+  const length = days.findIndex((day) => day <= (first ?? day)) + 1 || CHART_DAYS.most;
+  return days.slice(0, Math.max(CHART_DAYS.least, length)).reverse();
 }
 
 function dayInWords(day: string): string {

@@ -8,11 +8,51 @@ import { Clip } from "./clip.tsx";
 const LONGEST = 200_000;
 
 /** Renders Markdown as elements, never as HTML; unchanged blocks aren't rendered again while the text grows. */
-export function Markdown({ text }: { readonly text: string }): JSX.Element {
+export function Markdown({ text: whole, isLive = false }: {
+  readonly text: string;
+  /** Whether the text grows; then its end is withheld where a later character would change its layout. */
+  readonly isLive?: boolean;
+}): JSX.Element {
   const known = useRef<Lexed>({ text: "", tokens: [] });
+  const text = isLive ? settledPart(whole) : whole;
   const { tokens } = useMemo(() => known.current = lexOn(known.current, text), [text]);
   if (text.length > LONGEST) return <Clip text={text} />;
   return <div class="markdown" dir="auto">{tokens.map((token, at) => <Block key={at} token={token} />)}</div>;
+}
+
+/**
+ * Returns a growing text without an end that isn't certain: a line that may become a heading, list, rule or table, an open
+ * link, and marks that may open or close emphasis or code.
+ */
+export function settledPart(text: string): string {
+  const start = text.lastIndexOf("\n") + 1;
+  const line = text.slice(start);
+  const before = text.slice(0, start);
+  // Code is displayed as it comes, except for a line that may end it.
+  const isCode = (before.match(/^ {0,3}(?:```|~~~)/gm) ?? []).length % 2 === 1;
+  if (isCode) return /^ {0,3}[`~]/.test(line) ? before : text;
+  if (/^ {0,3}(?:```|~~~)/.test(line)) return before;
+  // A table's rows are displayed whole, and its head with the row below it.
+  const rows = /(?:^|\n)((?:[ \t]*\|[^\n]*\n)*)$/.exec(before)?.[1] ?? "";
+  if (/^\s*\|/.test(line) || rows !== "" && /^[\s:|-]*$/.test(line)) {
+    return rows.split("\n").length > 2 ? before : before.slice(0, before.length - rows.length).trimEnd();
+  }
+  if (/^[\s>]*(?:[-*+=_#|>`~:\s]*|\d+[.)]?\s*)$/.test(line)) return before.trimEnd();
+  const open = /!?\[[^\]\n]*(?:\](?:\([^)\n]*)?)?$/.exec(line);
+  const rest = open ? line.slice(0, open.index) : line;
+  return before + closed(rest.replace(/[*_~`!]+$/, ""));
+}
+
+/** Returns a line with its open emphasis and code closed. */
+function closed(line: string): string {
+  const ends: string[] = [];
+  for (const { 0: mark, index } of line.matchAll(/`+|\*+|~~|_+/g)) {
+    const isCode = ends.at(-1)?.startsWith("`") ?? false;
+    const [before = " ", after = " "] = [line[index - 1], line[index + mark.length]];
+    if (ends.at(-1) === mark && (isCode || before !== " ")) ends.pop();
+    else if (!isCode && (mark.startsWith("`") || after !== " " && !/\w/.test(before))) ends.push(mark);
+  }
+  return line.trimEnd() + ends.reverse().join("");
 }
 
 interface Lexed {
@@ -142,6 +182,7 @@ function Link({ href, children }: { readonly href: string; readonly children: Co
 
 function Code({ text, language }: { readonly text: string; readonly language?: string | undefined }) {
   const [word, setWord] = useState("Copy");
+  const name = language?.split(/[\s,{]/, 1)[0] ?? "";
   // The clipboard API needs a secure context.
   const copy = async () => {
     try {
@@ -154,10 +195,10 @@ function Code({ text, language }: { readonly text: string; readonly language?: s
   return (
     <figure class="code">
       <figcaption>
-        <bdi>{language?.split(/\s/, 1)[0] ?? ""}</bdi>
+        <bdi>{name}</bdi>
         <button type="button" class="quiet" onClick={copy} onBlur={() => setWord("Copy")}>{word}</button>
       </figcaption>
-      <Clip text={text} />
+      <Clip text={text} language={name} />
     </figure>
   );
 }

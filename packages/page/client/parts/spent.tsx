@@ -32,7 +32,7 @@ export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): stri
 }
 
 /** Causes of cost: key, label and meaning. */
-const PARTS:
+export const PARTS:
   readonly (readonly [part: keyof CallReport["spent"]["costUnits"], name: string, meaning: string])[] = [
     ["cacheRead", "Cache reads", "tokens that the provider’s cache served"],
     ["new", "New content", "tokens that no earlier request contained; includes cache writes"],
@@ -45,6 +45,7 @@ const PARTS:
     ["changed", "Changes by the client", "cache misses after other tools, another model or edited messages"],
     ["lost", "Early cache loss", "cache misses within the cache’s lifetime"],
     ["output", "Output", "generated tokens"],
+    ["serverSide", "Server tools", "the provider’s own tools, and model calls inside a call"],
     ["keepAlive", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
   ];
 
@@ -55,7 +56,7 @@ export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.El
     <NumbersTable
       label="Cost by cause"
       columns={[
-        ["Cause", ([, name]) => name],
+        ["Cause", ([part, name]) => <span class={`swatch ${part}`}>{name}</span>],
         [
           isPriced(totals) ? "US dollars" : "Cost units",
           ([part]) =>
@@ -72,10 +73,11 @@ export function SpentTable({ totals }: { readonly totals: UsageTotals }): JSX.El
 /** Explanation of cost units. */
 export const COST_UNIT = "One cost unit is the price of one uncached input token; output isn’t included.";
 
-export function Units(): JSX.Element {
+export function Units({ pricesDate }: { readonly pricesDate?: string | undefined }): JSX.Element {
   return (
     <p class="note">
-      {COST_UNIT} Dollars include output, and only calls whose price is known.
+      {COST_UNIT} Dollars include output, and only calls whose price is known
+      {pricesDate === undefined ? "." : `: reported, set, or the list price of ${pricesDate}.`}
     </p>
   );
 }

@@ -198,8 +198,7 @@ function Side(
 function Wishes(
   { block, wish }: { readonly block: Block; readonly wish: (wish?: PinReport["wish"]) => void },
 ) {
-  const { pin, role, state } = block;
-  if (kindOf(block) === "instructions") return null;
+  const { pin, state, mayPin } = block;
   if (pin) {
     const done = pin.state === "done";
     const pinText = pin.wish === "retain"
@@ -212,14 +211,16 @@ function Wishes(
       </p>
     );
   }
+  const mayEvict = mayPin.includes("evict") && state !== "replaced";
+  if (!mayEvict && !mayPin.includes("retain")) return null;
   return (
     <p class="pin">
-      <button type="button" onClick={() => wish("retain")}>
-        {state === "visible" ? "Retain" : "Restore and retain"}
-      </button>
-      {role === "tool" && state !== "replaced" && (
-        <button type="button" onClick={() => wish("evict")}>Evict</button>
+      {mayPin.includes("retain") && (
+        <button type="button" onClick={() => wish("retain")}>
+          {state === "visible" ? "Retain" : "Restore and retain"}
+        </button>
       )}
+      {mayEvict && <button type="button" onClick={() => wish("evict")}>Evict</button>}
     </p>
   );
 }

@@ -4,16 +4,15 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { api } from "../api/api.ts";
 import { pin, readHead, type Subject } from "../api/reports.ts";
+import { type Bar, BarChart } from "../parts/bar_chart.tsx";
 import { Choice } from "../parts/choice.tsx";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
-import { Slider } from "../parts/slider.tsx";
 import { money, SpentTable, Units, unpriced } from "../parts/spent.tsx";
 import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/totals.tsx";
 import { Trouble, useAttempt } from "../parts/trouble.tsx";
-import { useWidth } from "../parts/width.ts";
 import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
 
@@ -46,11 +45,16 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
               ...value ? overflowOf(value.spend.all) : [],
             ]}
           />
-          {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}
           <h2>Calls</h2>
-          <Chart calls={calls} at={at} choose={setChosen} />
+          <Chart
+            calls={calls}
+            at={at}
+            choose={setChosen}
+            windowTokens={value?.head.prompt?.windowTokens ?? undefined}
+          />
           <Detail call={calls[at]!} />
           <Table calls={calls} at={at} choose={setChosen} />
+          {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}
         </>
       )}
     </section>
@@ -82,39 +86,43 @@ interface Choice {
   readonly choose: (at: number) => void;
 }
 
-function Chart({ calls, at, choose }: Choice) {
-  const [box, room] = useWidth<HTMLDivElement>();
-  const { width, pitch, most, paths, baseline, rewritten } = useMemo(() => layOutBars(calls, room), [
-    calls,
-    room,
-  ]);
+function Chart({ calls, at, choose, windowTokens }: Choice & { readonly windowTokens: number | undefined }) {
+  const bars = useMemo(() =>
+    calls.map((call): Bar => ({
+      name: String(call.number),
+      values: PARTS.map((part) => partsOf(call)[part]),
+      baseline: call.baseline?.promptTokens,
+      marks: [
+        ...call.rewrites.length > 0 ? ["rewritten" as const] : [],
+        ...missedTokens(call) > 0 ? ["missed" as const] : [],
+      ],
+    })), [calls]);
   return (
-    <div class="chart" ref={box}>
-      <p class="scale">{counted(most, "token")}</p>
-      <Slider
-        label="Calls"
-        length={calls.length}
-        at={at}
-        choose={choose}
-        text={inWords(calls[at]!)}
-        find={(x) => Math.floor(x / pitch)}
-      >
-        <svg width={width} height={HEIGHT + FOOT} aria-hidden="true">
-          <rect class="selected" x={at * pitch} y={0} width={pitch} height={HEIGHT + FOOT} />
-          {PARTS.map((part) => <path key={part} class={part} d={paths[part]} />)}
-          <path class="baseline" d={baseline} />
-          <path class="base" d={`M0 ${HEIGHT + 0.5}h${width}`} />
-          {rewritten.map((at) => (
-            <path key={at} class="marker" d={`M${at * pitch + pitch / 2} ${HEIGHT + 3}l4.5 8h-9z`} />
-          ))}
-        </svg>
-      </Slider>
-      <ul class="legend">
-        {PARTS.map((part) => <li key={part} class={part}>{NAMES[part]}</li>)}
-        <li class="baseline">Baseline (without Tare)</li>
-        <li class="marker">Rewritten before this call</li>
-      </ul>
-    </div>
+    <BarChart
+      label="Prompt size of each call"
+      series={PARTS.map((part) => [part, NAMES[part]])}
+      bars={bars}
+      at={at}
+      choose={choose}
+      text={inWords(calls[at]!)}
+      format={(value) => COMPACT.format(value)}
+      limit={windowTokens === undefined ? undefined : {
+        value: windowTokens,
+        name: `context window: ${counted(windowTokens, "token")}`,
+      }}
+      baseline="Baseline (without Tare)"
+      marks={{ rewritten: "Evicted before this call", missed: "Cache miss" }}
+    />
+  );
+}
+
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact" });
+
+/** Returns the tokens that were read again because the cache didn't contain them. */
+function missedTokens({ uncached }: CallReport): number {
+  return uncached.reduce(
+    (sum, { cause, tokens }) => cause === "new" || cause === "first_call" ? sum : sum + tokens,
+    0,
   );
 }
 
@@ -123,7 +131,8 @@ function inWords(call: CallReport): string {
   return `Call ${call.number}: ${
     PARTS.map((part) => `${NAMES[part]} ${formatCount(tokens[part])}`).join(", ")
   }` +
-    (call.rewrites.length > 0 ? ", rewritten before it" : "");
+    (call.rewrites.length > 0 ? ", evicted before it" : "") +
+    (missedTokens(call) > 0 ? `, cache miss of ${counted(missedTokens(call), "token")}` : "");
 }
 
 function Detail({ call }: { readonly call: CallReport }) {
@@ -139,6 +148,7 @@ function Detail({ call }: { readonly call: CallReport }) {
     rewrites,
     summary,
     estimated,
+    reportedUsd,
   } = call;
   const tokens = partsOf(call);
   const of = (paid: number, baseline: number | null | undefined, format: (value: number) => string) =>
@@ -148,7 +158,9 @@ function Detail({ call }: { readonly call: CallReport }) {
     ["Prompt", formatCount(promptTokens)],
     ...(baseline ? [["Baseline prompt", formatCount(baseline.promptTokens)] as const] : []),
     ["Cost units", of(costUnits, baseline?.costUnits, formatCount)],
-    ...(usd === null ? [] : [["US dollars", of(usd, baseline?.usd, dollars)] as const]),
+    ["US dollars", usd === null ? "no price" : of(usd, baseline?.usd, dollars)],
+    ...(reportedUsd === null ? [] : [["Reported by the provider", dollars(reportedUsd)] as const]),
+    ...billingOf(call),
   ];
   return (
     <section class="detail" aria-label="Selected call">
@@ -190,6 +202,23 @@ function Detail({ call }: { readonly call: CallReport }) {
   );
 }
 
+/** Returns what decides the price besides tokens. */
+function billingOf({ tier, region, servedBy, serverTools, innerCalls }: CallReport): [string, string][] {
+  const named: readonly (readonly [string, string | null])[] = [
+    ["Service tier", tier],
+    ["Region", region],
+    ["Served by", servedBy],
+  ];
+  return [
+    ...named.flatMap(([name, value]): [string, string][] => value === null ? [] : [[name, value]]),
+    ...Object.entries(serverTools).map(([tool, uses]): [string, string] => [tool, formatCount(uses)]),
+    ...innerCalls.map(({ type, model, promptTokens, outputTokens }): [string, string] => [
+      [type, model].filter(Boolean).join(", "),
+      `${formatCount(promptTokens)} → ${formatCount(outputTokens)}`,
+    ]),
+  ];
+}
+
 const CAUSES: Readonly<Record<string, string>> = {
   first_call: "in the first call of the session",
   new: "new",
@@ -218,12 +247,13 @@ function Table({ calls, at, choose }: Choice) {
           ["Call", ({ number, rewrites }) => (
             <>
               <button type="button" class="quiet" onClick={() => choose(number - 1)}>{number}</button>
-              {rewrites.length > 0 && <span class="marker" title="Rewritten before this call">▲</span>}
+              {rewrites.length > 0 && <span class="marker" title="Evicted before this call">▲</span>}
             </>
           )],
           ...PARTS.map((part) =>
             [NAMES[part], (call: CallReport) => formatCount(partsOf(call)[part])] as const
           ),
+          ["Cache miss", (call) => missedTokens(call) === 0 ? "" : formatCount(missedTokens(call))],
           ["Prompt", ({ promptTokens }) => formatCount(promptTokens)],
           ["Baseline prompt", ({ baseline }) => baseline ? formatCount(baseline.promptTokens) : "–"],
           ["Cost units", ({ costUnits }) => formatCount(costUnits)],
@@ -243,54 +273,10 @@ function Table({ calls, at, choose }: Choice) {
 const PARTS = ["cached", "written", "uncached", "output"] as const;
 type Part = typeof PARTS[number];
 
-const HEIGHT = 200;
-
-/** Space above the bars, in pixels. */
-const HEAD = 2;
-
-/** Space below the bars, in pixels. */
-const FOOT = 14;
-
-/** Bar width with gap, in pixels. */
-const PITCH = { least: 5, most: 36 };
-
 function partsOf(
   { cachedTokens, writtenTokens, newTokens, outputTokens }: CallReport,
 ): Readonly<Record<Part, number>> {
   return { cached: cachedTokens, written: writtenTokens, uncached: newTokens, output: outputTokens };
-}
-
-/** Lays out one bar per call as SVG paths, wider than the room if needed; `most` is the number of tokens at the top. */
-function layOutBars(calls: readonly CallReport[], room: number) {
-  const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
-  const most = calls.reduce(
-    (most, { promptTokens, baseline, outputTokens }) =>
-      Math.max(most, Math.max(promptTokens, baseline?.promptTokens ?? 0) + outputTokens),
-    1,
-  );
-  const paths: Record<Part, string> = { cached: "", written: "", uncached: "", output: "" };
-  let baseline = "";
-  const barWidth = pitch * 0.8;
-  for (const [at, call] of calls.entries()) {
-    const x = round(at * pitch + pitch * 0.1);
-    let top = HEIGHT;
-    const tokens = partsOf(call);
-    for (const part of PARTS) {
-      const height = tokens[part] / most * (HEIGHT - HEAD);
-      if (height <= 0) continue;
-      top -= height;
-      paths[part] += `M${x} ${round(top)}h${round(barWidth)}v${round(height)}h${-round(barWidth)}z`;
-    }
-    if (!call.baseline) continue;
-    const y = round(HEIGHT - call.baseline.promptTokens / most * (HEIGHT - HEAD));
-    baseline += `${baseline === "" ? "M" : "L"}${round(at * pitch)} ${y}h${round(pitch)}`;
-  }
-  const rewritten = [...calls.entries()].filter(([, { rewrites }]) => rewrites.length > 0).map(([at]) => at);
-  return { width: Math.max(room, pitch * calls.length), pitch, most, paths, baseline, rewritten };
-}
-
-function round(pixels: number): number {
-  return Math.round(pixels * 10) / 10;
 }
 
 const BY = { subject: "By path or command", tool: "By tool", result: "By result", turn: "By turn" } as const;
@@ -384,12 +370,13 @@ function Results({ label, subject, rows, changed }: {
 }
 
 function evictionCell(
-  { pin, state, place, subject, tool }: SessionSpend["results"][number],
+  { pin, mayPin, state, place, subject, tool }: SessionSpend["results"][number],
   evict: (place: number) => void,
 ): JSX.Element | string {
   if (pin?.wish === "retain") return "retained";
   if (pin?.state === "waiting") return "evicted at the next rewrite";
   if (state !== "visible" && state !== "deduplicated" && state !== "truncated") return "evicted";
+  if (!mayPin.includes("evict")) return "not possible";
   const what = subject ?? tool ?? "the result";
   return <button type="button" aria-label={`Evict: ${what}`} onClick={() => evict(place)}>Evict</button>;
 }

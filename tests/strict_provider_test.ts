@@ -1,10 +1,12 @@
 import { loadTokenizer } from "@tare/tiktoken";
 import { assertEquals } from "@std/assert";
-import { sourceText } from "../gateway/long_session.ts";
-import { startProvider } from "./provider.ts";
+import { sourceText } from "./gateway/long_session.ts";
+import { startProvider } from "./agents/provider.ts";
 
 const { encode } = await loadTokenizer();
 const LONG = sourceText("long", 2_000);
+const MESSAGES = { model: "m", max_tokens: 1_000 };
+const OBJECT = { type: "object", properties: {} };
 const MARK = { cache_control: { type: "ephemeral" } };
 
 /** Returns the usage of prompts in order: prompt tokens, cache reads, cache writes. */
@@ -24,7 +26,7 @@ function tokens(...texts: readonly string[]): number {
 Deno.test("startProvider() counts texts, names and arguments, without ids and surrounding JSON", async () => {
   const chat = (id: string) => ({
     model: "m",
-    tools: [{ type: "function", function: { name: "look", description: "Looks.", parameters: {} } }],
+    tools: [{ type: "function", function: { name: "look", description: "Looks.", parameters: OBJECT } }],
     messages: [
       { role: "user", content: [{ type: "text", text: "Where?" }] },
       {
@@ -34,19 +36,25 @@ Deno.test("startProvider() counts texts, names and arguments, without ids and su
       { role: "tool", tool_call_id: id, content: "Here." },
     ],
   });
-  const rendered = tokens("look\nLooks.\n{}", "user\nWhere?", 'assistant\nlook\n{"at":"x"}', "tool\nHere.");
+  const rendered = tokens(
+    `look\nLooks.\n${JSON.stringify(OBJECT)}`,
+    "user\nWhere?",
+    'assistant\nlook\n{"at":"x"}',
+    "tool\nHere.",
+  );
   assertEquals(
     await usages("/v1/chat/completions", [chat("a"), chat("call_of_a_much_longer_name")]),
     [[rendered, 0, 0], [rendered, 0, 0]],
   );
   const messages = (id: string) => ({
-    model: "m",
+    ...MESSAGES,
     messages: [
+      { role: "user", content: "Look." },
       { role: "assistant", content: [{ type: "tool_use", id, name: "look", input: { at: "x" } }] },
       { role: "user", content: [{ type: "tool_result", tool_use_id: id, content: "Here." }] },
     ],
   });
-  const blocks = tokens("assistant\nlook\nat\nx", "user\nHere.");
+  const blocks = tokens("user\nLook.", "assistant\nlook\nat\nx", "user\nHere.");
   assertEquals(
     await usages("/v1/messages", [messages("a"), messages("toolu_of_a_much_longer_name")]),
     [[blocks, 0, 0], [blocks, 0, 0]],
@@ -74,6 +82,7 @@ Deno.test("startProvider() caches chat by its prefix, in blocks of 128, for each
 
 Deno.test("startProvider() caches Messages at breakpoints: 20 blocks back, at most four, for each model", async () => {
   const body = (model: string, blocks: number, breakpoints: readonly number[]) => ({
+    ...MESSAGES,
     model,
     messages: [{
       role: "user",
@@ -108,9 +117,9 @@ Deno.test("startProvider() caches Messages at breakpoints: 20 blocks back, at mo
 });
 
 Deno.test("startProvider() shows a deferred tool only at a reference to it", async () => {
-  const [plain, late] = ["plain", "late"].map((name) => ({ name, description: LONG, input_schema: {} }));
+  const [plain, late] = ["plain", "late"].map((name) => ({ name, description: LONG, input_schema: OBJECT }));
   const body = (found: boolean) => ({
-    model: "m",
+    ...MESSAGES,
     tools: [plain, { ...late, defer_loading: true }],
     messages: [
       { role: "user", content: [{ type: "text", text: "Where?", ...MARK }] },
@@ -130,8 +139,8 @@ Deno.test("startProvider() shows a deferred tool only at a reference to it", asy
         : []),
     ],
   });
-  const before = tokens(`plain\n${LONG}\n{}`, "user\nWhere?");
-  const after = before + tokens("assistant\nplain", `user\n\nlate\n${LONG}\n{}`);
+  const before = tokens(`plain\n${LONG}\n${JSON.stringify(OBJECT)}`, "user\nWhere?");
+  const after = before + tokens("assistant\nplain", `user\n\nlate\n${LONG}\n${JSON.stringify(OBJECT)}`);
   assertEquals(
     await usages("/v1/messages", [
       { ...body(false), tools: [plain] },
