@@ -143,7 +143,7 @@ async function packed(): Promise<Outcome> {
 /** Runs the commands of docs/own_loop.md: the first in the clone, the second in an empty project, which then imports all. */
 async function installAsDocumented(home: string): Promise<void> {
   const text = await Deno.readTextFile(new URL("docs/own_loop.md", root));
-  const [, lines = ""] = /## Installation\n[^]*?```sh\n([^]*?)```/.exec(text) ?? [];
+  const [, lines = ""] = /## Installation\n[^]*?```\n([^]*?)```/.exec(text) ?? [];
   const [pack = "", install = ""] = lines.trim().split("\n");
   const project = join(home, "project");
   await Deno.mkdir(project);

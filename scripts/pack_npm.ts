@@ -3,6 +3,7 @@
  * Packs the published packages for npm: `deno task pack FOLDER`. `deno pack` creates the types, `deno bundle` a module per
  * entry point and lazily loaded part, so that a start reads few files. Only imports of the modules become dependencies.
  */
+import { ProgressBar } from "../packages/cli/terminal/progress_bar.ts";
 import { fromFileUrl, join, resolve } from "@std/path";
 import { PACKAGE_TABLE } from "./lint_plugin.ts";
 
@@ -149,5 +150,13 @@ if (import.meta.main) {
     Deno.exit(1);
   }
   await Deno.mkdir(folder, { recursive: true });
-  for (const name of PUBLISHED) console.log(await packForNpm(name, folder));
+  const bar = new ProgressBar(PUBLISHED.length);
+  bar.step(0);
+  for (const name of PUBLISHED) {
+    const path = await packForNpm(name, folder);
+    bar.clear();
+    console.log(path);
+    bar.step();
+  }
+  bar.clear();
 }

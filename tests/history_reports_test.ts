@@ -585,7 +585,7 @@ Deno.test("tare history: what is found and not read is named", () => {
     [OPENCODE](path) {
       using database = new DatabaseSync(path);
       database.exec(
-        "CREATE TABLE session_v3 (id text); CREATE TABLE session_message (id, session_id, type, seq, data)",
+        "CREATE TABLE session_v3 (id text); CREATE TABLE session_message (id, session_id, type, seq, time_created, data)",
       );
     },
     ".local/share/opencode/opencode-next.db"(path) {
@@ -609,4 +609,51 @@ Deno.test("tare history: what is found and not read is named", () => {
     "It has no table of messages that is read: its version is unknown.",
   ]);
   assertEquals(all.calls, 0);
+});
+
+const rounded = (usd: number) => Number(usd.toFixed(6));
+
+/** Returns the dollars and unpriced calls of one reply of Claude Code with this usage. */
+function billed(usage: Line, model = "claude-opus-4-8") {
+  const [line] = claude("S1", [{ seconds: 1, text: "Done.", input: 1, id: "m", requestId: "r" }]);
+  const message = { id: "m", role: "assistant", model, content: [], usage };
+  const { all } = historyOf({ [MAIN]: [{ ...line, message }] });
+  return { usd: rounded(all.usd), unpriced: all.unpricedCalls, serverSide: all.usdFor.serverSide };
+}
+
+Deno.test("tare history: speed, region, server tools and inner calls are billed, or unpriced", () => {
+  const usage = { input_tokens: 1_000_000, output_tokens: 0 };
+  const standard = billed(usage).usd;
+  const fast = billed({ ...usage, speed: "fast" });
+  assertEquals([fast.usd, billed({ ...usage, inference_geo: "us" }).usd], [
+    2 * standard,
+    rounded(1.1 * standard),
+  ]);
+  const searched = billed({ ...usage, server_tool_use: { web_search_requests: 100, web_fetch_requests: 3 } });
+  assertEquals([searched.usd, searched.serverSide], [standard + 1, 1]);
+  const compaction = { type: "compaction", input_tokens: 200_000, output_tokens: 0 };
+  const inner = billed({ ...usage, iterations: [compaction, { type: "message", ...usage }] });
+  assertEquals([inner.usd, inner.unpriced], [rounded(1.2 * standard), 0]);
+  assertEquals(billed({ ...usage, speed: "warp" }), { usd: 0, unpriced: 1, serverSide: 0 });
+});
+
+Deno.test("tare history: Codex's tier is that of the settings when the call was made", () => {
+  const settings = (seconds: number, service_tier: string | null): Line => ({
+    ...{ timestamp: at(seconds), type: "event_msg" },
+    payload: { type: "thread_settings_applied", thread_settings: { model: "gpt-5.5", service_tier } },
+  });
+  const usdOf = (tier: string | null) =>
+    historyOf({
+      [rollout("00-R")]: [
+        meta("R", 0),
+        settings(0, tier),
+        ...codexCalls([A]),
+        settings(4, null),
+        ...codexCalls([B]),
+      ],
+    }).all;
+  const [standard, fast] = [usdOf(null), usdOf("fast")];
+  assertEquals(standard.usd, 2_200 * 5 / 1e6);
+  assertEquals(fast.unpricedCalls > 0 || fast.usd > standard.usd, true);
+  assertEquals(usdOf("unheard-of").unpricedCalls, 1);
 });

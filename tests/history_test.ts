@@ -159,6 +159,7 @@ Deno.test("tare history: expired pauses, broken prefixes and new content are dis
     assertEquals(all.tokensFor, {
       ...{ cacheRead, expired, broken: cachedTokens, new: prompts - cacheRead - expired - cachedTokens },
       output: steps.reduce((sum, { usage }) => sum + usage.outputTokens, 0),
+      serverSide: 0,
     });
   });
 });

@@ -210,7 +210,8 @@ export function writeOpencode(path: string, sessions: readonly MadeSession[]): v
   using database = new DatabaseSync(path);
   database.exec(`CREATE TABLE session (id text, parent_id text, directory text, time_created integer);
     CREATE TABLE message (id text, session_id text, time_created integer, data text);
-    CREATE TABLE part (id text, message_id text, session_id text, data text);`);
+    CREATE TABLE part (id text, message_id text, session_id text, data text);
+    BEGIN;`);
   const addSession = database.prepare("INSERT INTO session VALUES (?, NULL, ?, ?)");
   const addMessage = database.prepare("INSERT INTO message VALUES (?, ?, ?, ?)");
   const addPart = database.prepare("INSERT INTO part VALUES (?, ?, ?, ?)");
@@ -260,4 +261,5 @@ export function writeOpencode(path: string, sessions: readonly MadeSession[]): v
       );
     }
   }
+  database.exec("COMMIT");
 }

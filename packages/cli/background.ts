@@ -22,6 +22,7 @@ import {
 } from "./server/settings_files.ts";
 import { denoArgs } from "./tasks.ts";
 import { printableText } from "./terminal/printable_text.ts";
+import { withElapsed } from "./terminal/progress_bar.ts";
 
 const LOG_FILE = "server.log";
 
@@ -141,7 +142,10 @@ await runCommandLine({
   const found = await runningServer(environment);
   if (found && !await stopChanged(found)) return;
   const began = performance.now();
-  const { folder } = await start();
+  const { folder } = await withElapsed(
+    "Starting the server (the first time, its packages are downloaded)",
+    start,
+  );
   const seconds = ((performance.now() - began) / 1000).toFixed(1);
   console.log(
     printableText(

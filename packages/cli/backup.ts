@@ -8,6 +8,7 @@ import { sumContents } from "@tare/session/internal";
 import { openFileContents } from "@tare/session/sqlite";
 import { connect } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
+import { withElapsed } from "./terminal/progress_bar.ts";
 
 await runCommandLine({
   call: "deno task backup",
@@ -23,9 +24,11 @@ backed up with PostgreSQL's tools: docs/several_servers.md.`,
   if (file === undefined) return "usage";
   const path = callersPath(file);
   const part = `${path}.part`;
-  await receive(await (await connect(values.url)).client.backUp(), part);
+  const { client } = await connect(values.url);
+  await withElapsed("Backing up", async () => receive(await client.backUp(), part));
   const contents = openFileContents(part);
-  const { counts: { sessions, events } } = await sumContents(contents).finally(() => contents.close());
+  const { counts: { sessions, events } } = await withElapsed("Verifying", () => sumContents(contents))
+    .finally(() => contents.close());
   await Deno.remove(`${part}.lock`);
   await Deno.rename(part, path);
   const mebibytes = (Deno.statSync(path).size / 2 ** 20).toFixed(1);

@@ -6,6 +6,7 @@
 // deno-lint-ignore-file no-console
 import { connect } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
+import { withElapsed } from "./terminal/progress_bar.ts";
 
 await runCommandLine({
   call: "deno task import",
@@ -20,6 +21,7 @@ each a line with an object that has "messages". If a line is invalid, its number
 }, async ({ values, positionals: [file] }) => {
   if (file === undefined) return "usage";
   const lines = await Deno.readFile(callersPath(file));
-  for (const id of await (await connect(values.url)).client.importSessions(lines)) console.log(id);
+  const { client } = await connect(values.url);
+  for (const id of await withElapsed("Importing", () => client.importSessions(lines))) console.log(id);
   return 0;
 });

@@ -24,4 +24,5 @@ export {
   withSettingsFiles,
 } from "./server/settings_files.ts";
 export { printableText } from "./terminal/printable_text.ts";
+export { withElapsed } from "./terminal/progress_bar.ts";
 export { table } from "./terminal/table.ts";

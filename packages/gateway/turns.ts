@@ -482,7 +482,7 @@ export class Turns {
         advanced: {
           inSlices: Session.inSlices,
           assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
-          compaction: compactionOf(agent) ?? protocol.compaction,
+          compaction: compactionOf(agent),
           inspected: stored?.inspected,
         },
       });

@@ -38,8 +38,10 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
     keepsFront: true,
   },
   "claude-cli": {
-    // A smaller window is learned from the provider's refusal.
-    fullFrom: (windowTokens) => windowTokens < 100_000 ? windowTokens : windowTokens - 33_000,
+    // It knows its models' windows and assumes 100,000 tokens for others. A smaller window is learned from the
+    // provider's refusal.
+    fullFrom: (windowTokens, _, listedTokens = 100_000) =>
+      windowTokens < listedTokens ? windowTokens : windowTokens - 33_000,
     retainedTokens: 10_000,
     keepsFront: false,
   },

@@ -79,9 +79,13 @@ export interface AdvancedSessionOptions {
   readonly compaction?: {
     /**
      * Returns the prompt tokens from which it compacts, for replies of up to `replyTokens`. Default: where
-     * the rest of the window can't hold a reply.
+     * the rest of the window can't hold a reply. `listedTokens` is the model's published window.
      */
-    readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
+    readonly fullFrom?: (
+      windowTokens: number,
+      replyTokens: number | undefined,
+      listedTokens?: number,
+    ) => number;
     /** Whether it decides by the last prompt, not by the next one. Default: false. */
     readonly isLate?: boolean;
     /**
@@ -93,9 +97,9 @@ export interface AdvancedSessionOptions {
     readonly retainedChars?: (fullFrom: number) => number;
     /** Tokens of other content retained after the session's first prompt. Default: 0. */
     readonly retainedTokens?: number;
-    /** Whether that first prompt is unchanged, so that a warm cache serves it. */
+    /** Whether a warm cache serves that first prompt; otherwise only its tools and system messages. */
     readonly keepsFront: boolean;
-  };
+  } | undefined;
   /**
    * Returns whether a result without a stated outcome reports an error. Default: that of `selectElisions`.
    */

@@ -740,7 +740,7 @@ export const MODELS_DATE = "2026-11-21";
 
 const ABOVE_272K = { aboveTokens: 272_000, input: 2, output: 1.5 } as const;
 /** To GPT-5.5, priority processing excludes long prompts. */
-const STANDARD_ABOVE_272K = { ...ABOVE_272K, except: ["priority"] } as const;
+const STANDARD_ABOVE_272K = { ...ABOVE_272K, except: ["priority", "fast"] } as const;
 const ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 1.5 } as const;
 const ABOVE_100K = { aboveTokens: 100_000, input: 5, output: 5 } as const;
 const TWICE_ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 2 } as const;
@@ -1004,7 +1004,7 @@ function plain(...[windowTokens, input, output, cacheRead, long]: Row): Publishe
 /** OpenAI's models with the factor of priority processing, also called fast mode, if it is published. */
 function gpt(priority: number | undefined, ...row: Row): PublishedModel {
   const { windowTokens, price } = plain(...row);
-  const tiers = { ...HALF_PRICED, ...(priority !== undefined && { priority }) };
+  const tiers = { ...HALF_PRICED, ...(priority !== undefined && { priority, fast: priority }) };
   return { windowTokens, price: { ...price, tiers, tools: GPT_TOOLS } };
 }
 
@@ -1018,7 +1018,7 @@ function newerGpt(...[windowTokens, input, output, cacheRead]: Row): PublishedMo
 function olderGpt(priority: number, ...row: Row): PublishedModel {
   const { windowTokens, price } = plain(...row);
   const { web_search: _, ...tools } = GPT_TOOLS;
-  return { windowTokens, price: { ...price, tiers: { batch: 0.5, priority }, tools } };
+  return { windowTokens, price: { ...price, tiers: { batch: 0.5, priority, fast: priority }, tools } };
 }
 
 /** Anthropic charges 1.25 times the input price for five minutes, and twice for an hour. */

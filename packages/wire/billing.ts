@@ -5,7 +5,6 @@ import { asRecord, isRecord, type JsonRecord, listOf } from "./json.ts";
 /** Billing facts of a usage, in addition to its tokens. */
 export type Billing = Pick<Usage, "tier" | "region" | "serverTools" | "reportedUsd">;
 
-/** Names of the standard tier, and of its absence. */
 const STANDARD_TIERS: readonly string[] = ["standard", "default", "auto", "standard_only", "on_demand"];
 const ANY_REGION: readonly string[] = ["global", "not_available"];
 
@@ -66,7 +65,6 @@ const CLIENT_ITEMS: readonly unknown[] = [
   "tool_search_call",
 ];
 
-/** Counts the uses of the provider's own tools. */
 function usedTools(usage: JsonRecord, reply: JsonRecord): Map<string, number> {
   const used = new Map<string, number>();
   const use = (name: string, uses: number) => {
@@ -95,7 +93,6 @@ function usedTools(usage: JsonRecord, reply: JsonRecord): Map<string, number> {
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
 
-/** Returns the name of the provider's tool that an item used; "" if it used none. */
 function itemTool({ type, action, environment }: JsonRecord): string {
   const [, name = ""] = /^(\w+)_call$/.exec(String(type)) ?? [];
   if (name === "" || CLIENT_ITEMS.includes(type)) return "";

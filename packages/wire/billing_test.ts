@@ -72,7 +72,10 @@ Deno.test("readUsage() counts all reads of a prompt, and compactions and advisor
   const inner = { promptTokens: 180_000, cachedTokens: 0, outputTokens: 3_500, type: "compaction" };
   assertEquals(
     readUsage(part(23_000, 1_000, { iterations: [compaction, part(23_000, 1_000, { type: "message" })] })),
-    { promptTokens: 23_000, cachedTokens: 0, outputTokens: 1_000, innerCalls: [inner] },
+    {
+      ...{ promptTokens: 23_000, cachedTokens: 0, outputTokens: 1_000, innerCalls: [inner] },
+      firstRead: { promptTokens: 23_000, cachedTokens: 0, estimated: true },
+    },
   );
   const advisor = part(900, 500, { type: "advisor_message", model: "claude-opus-5" });
   const reads = [

@@ -69,20 +69,6 @@ export interface Protocol {
   readonly replyFields: readonly string[];
   /** Smallest accepted reply limit, set by clients that want the prompt read without an answer. */
   readonly minReplyTokens: number;
-  /** How agents of unknown type compact a conversation. */
-  readonly compaction: {
-    /**
-     * Characters of each result in a summary request with only the evicted messages. Default: the request
-     * repeats the whole prompt.
-     */
-    readonly resultChars?: number;
-    /** Characters of retained newest messages, as JSON. Default: none. */
-    readonly retainedChars?: () => number;
-    /** Tokens of other retained content after the first prompt. Default: none. */
-    readonly retainedTokens?: number;
-    /** Whether the first prompt stays unchanged, and cached. */
-    readonly keepsFront: boolean;
-  };
   /** Returns whether a request to a shared path is of this protocol. Default: false. */
   readonly speaks?: (headers: Headers) => boolean;
   /** Field for the response to continue. Default: none. */

@@ -1,12 +1,17 @@
+import type { HeldKeys } from "./held_keys.ts";
 import type { CallUsage } from "./protocols/protocol.ts";
 
 const BLOCK = 128;
 
 const MIN_TOKENS = 1024;
 
-/** OpenAI's cache: stores prompts in whole blocks and serves the longest stored prefix. Nothing expires. */
+/** OpenAI's cache: stores prompts in whole blocks and serves the longest stored prefix. */
 export class BlockCache {
-  readonly #held = new Set<string>();
+  readonly #held: HeldKeys;
+
+  constructor(held: HeldKeys) {
+    this.#held = held;
+  }
 
   /** Returns the cached tokens of a prompt, and stores the prompt. */
   serve(tokens: readonly number[], { model }: { readonly model: string }): Omit<CallUsage, "output"> {

@@ -1,3 +1,4 @@
+import type { HeldKeys } from "./held_keys.ts";
 import type { CallUsage, Piece } from "./protocols/protocol.ts";
 
 /** Most pieces that a provider looks back from a breakpoint. */
@@ -7,10 +8,14 @@ const MIN_TOKENS = 1024;
 
 /**
  * Anthropic's cache: stores prefixes up to breakpoints, and serves the longest one at most 20 pieces before
- * a breakpoint. Nothing expires.
+ * a breakpoint.
  */
 export class BreakpointCache {
-  readonly #held = new Set<string>();
+  readonly #held: HeldKeys;
+
+  constructor(held: HeldKeys) {
+    this.#held = held;
+  }
 
   /** Returns the cache reads and writes of a prompt, whose pieces have `sizes` tokens, and stores it. */
   serve(
@@ -30,7 +35,9 @@ export class BreakpointCache {
     for (const { at: mark } of breakpoints) {
       for (let at = mark; at >= Math.max(0, mark - LOOK_BACK); at--) {
         const end = ends[at];
-        if (end && end.tokens >= MIN_TOKENS && this.#held.has(end.key)) cached = Math.max(cached, end.tokens);
+        if (!end || end.tokens < MIN_TOKENS || !this.#held.has(end.key)) continue;
+        this.#held.add(end.key);
+        cached = Math.max(cached, end.tokens);
       }
     }
     for (const { at } of breakpoints) this.#held.add(ends[at]?.key ?? "");

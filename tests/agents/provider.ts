@@ -3,6 +3,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { billOf } from "./bill.ts";
 import { BlockCache } from "./block_cache.ts";
 import { BreakpointCache } from "./breakpoint_cache.ts";
+import { HeldKeys } from "./held_keys.ts";
 import type { ModelTurn, Reply } from "./model.ts";
 import { CHAT } from "./protocols/chat.ts";
 import { MESSAGES } from "./protocols/messages.ts";
@@ -42,6 +43,10 @@ export interface ProviderOptions {
   readonly windowTokens?: number;
   /** Whether a call finds and stores a cached prefix, by its number from 0. Default: each does. */
   readonly caches?: (call: number) => boolean;
+  /** Time to live of a cached prefix since its last use. Default: it doesn't expire. */
+  readonly ttlMs?: number;
+  /** The time in milliseconds since any fixed moment. Default: `Date.now`. */
+  readonly now?: () => number;
 }
 
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
@@ -52,9 +57,10 @@ export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
  */
 export async function makeProvider(options: ProviderOptions): Promise<ProviderInProcess> {
   const { model, failures = {}, windowTokens = Infinity, caches = () => true } = options;
+  const { ttlMs = Infinity, now = Date.now } = options;
   const { encode } = await loadTokenizer();
-  const blocks = new BlockCache();
-  const breakpoints = new BreakpointCache();
+  const blocks = new BlockCache(new HeldKeys({ ttlMs, now }));
+  const breakpoints = new BreakpointCache(new HeldKeys({ ttlMs, now }));
   const encoded = new Map<string, readonly number[]>();
   const calls: ProviderCall[] = [];
   const others: string[] = [];

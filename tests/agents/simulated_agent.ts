@@ -1,3 +1,4 @@
+import { sourceText } from "../gateway/long_session.ts";
 import type { AgentTools, WantedCall } from "./model.ts";
 import { CHAT } from "./protocols/chat.ts";
 import { MESSAGES } from "./protocols/messages.ts";
@@ -16,11 +17,13 @@ export interface SimulatedAgent {
   readonly protocol: SpokenProtocol;
   readonly userAgent: string;
   /**
-   * Size of a reported prompt from which it compacts, for a window; `refused` for only after a refusal.
+   * Size of the next prompt from which it compacts, for a window; `refused` for only after a refusal.
    */
   readonly compactsFrom: ((windowTokens: number) => number) | "refused";
   /** Whether its user messages stay after a compaction. Default: false. */
   readonly keepsUserTexts?: boolean;
+  /** Tokens of other content that it adds after a compaction. Default: 0. */
+  readonly retainedTokens?: number;
 }
 
 export const SHELL_TOOLS: AgentTools = {
@@ -55,6 +58,7 @@ export interface AgentEnvironment {
   /** Files by path, which commands read and change. */
   readonly files: Map<string, string>;
   readonly windowTokens: number;
+  readonly countTokens: (text: string) => number;
 }
 
 /** Conversation of a simulated agent. */
@@ -65,6 +69,7 @@ export class SimulatedConversation {
   readonly #environment: AgentEnvironment;
   #items: Item[] = [];
   #promptTokens = 0;
+  #sentItems = 0;
   compactions = 0;
 
   constructor(agent: SimulatedAgent, environment: AgentEnvironment) {
@@ -87,7 +92,7 @@ export class SimulatedConversation {
     for (let call = 0; !stop(call); call++) {
       const { compactsFrom } = this.#agent;
       const { windowTokens } = this.#environment;
-      if (compactsFrom !== "refused" && this.#promptTokens > compactsFrom(windowTokens)) await this.compact();
+      if (compactsFrom !== "refused" && this.#nextTokens() > compactsFrom(windowTokens)) await this.compact();
       let reply = await this.#call(this.#items);
       if (!reply) {
         await this.compact();
@@ -116,12 +121,25 @@ export class SimulatedConversation {
       summary = await this.#call([...items, { type: "user", text: SUMMARIZE }]);
     }
     const text = summary.map((item) => item.type === "assistant" ? item.text : "").join("");
+    const { retainedTokens = 0 } = this.#agent;
     const users = this.#items.filter((item) => item.type === "user");
     this.#items = [
       ...(this.#agent.keepsUserTexts ? users : []),
       { type: "user", text: `The conversation so far, in short: ${text} Continue.` },
+      ...(retainedTokens > 0
+        ? [{ type: "user" as const, text: sourceText("retained", retainedTokens) }]
+        : []),
     ];
     this.#promptTokens = 0;
+    this.#sentItems = this.#items.length;
+  }
+
+  #nextTokens(): number {
+    const { countTokens } = this.#environment;
+    return this.#items.slice(this.#sentItems).reduce(
+      (sum, item) => sum + countTokens(item.type === "call" ? item.args : item.text),
+      this.#promptTokens,
+    );
   }
 
   async #call(items: readonly Item[]): Promise<readonly Item[] | undefined> {
@@ -138,6 +156,7 @@ export class SimulatedConversation {
     if (response.status !== 200) throw new Error(`${response.status}: ${text}`);
     const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => JSON.parse(data));
     this.#promptTokens = Math.max(...events.map(promptOf));
+    this.#sentItems = items.length;
     return READERS[protocol.path]!(events);
   }
 

@@ -17,7 +17,7 @@ export type SimulatedAction =
   | "compact"
   | "restart";
 
-export interface SimulatedScenario extends Pick<ProviderOptions, "caches"> {
+export interface SimulatedScenario extends Pick<ProviderOptions, "caches" | "ttlMs"> {
   readonly name: string;
   readonly plans: Plans;
   readonly files: Readonly<Record<string, string | Uint8Array>>;
@@ -54,20 +54,22 @@ export async function accountOf(agent: SimulatedAgent, scenario: SimulatedScenar
 
 export async function play(
   agent: SimulatedAgent,
-  { plans, files: given, actions, windowTokens = 1_000_000, caches }: SimulatedScenario,
+  { plans, files: given, actions, windowTokens = 1_000_000, caches, ttlMs }: SimulatedScenario,
   { through }: { readonly through: boolean },
 ) {
+  let nowMs = 1_000_000;
   const provider = await makeProvider({
     model: planModel(plans, SHELL_TOOLS),
     windowTokens,
+    now: () => nowMs,
     ...(caches && { caches }),
+    ...(ttlMs !== undefined && { ttlMs }),
   });
   const { count } = await loadTokenizer();
   const files = new Map(
     Object.entries(given).flatMap(([path, text]) => typeof text === "string" ? [[path, text] as const] : []),
   );
   const names = new Set(files.keys());
-  let nowMs = 1_000_000;
   const store = memoryStore();
   const errors: unknown[] = [];
   const upstream = {
@@ -92,6 +94,7 @@ export async function play(
     },
     files,
     windowTokens,
+    countTokens: count,
   });
   for (const action of actions) {
     if (action === "compact") await conversation.compact();

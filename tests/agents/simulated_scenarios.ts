@@ -25,6 +25,7 @@ export const SIMULATED_AGENTS: readonly SimulatedAgent[] = [
     protocol: MESSAGES,
     userAgent: "claude-cli/2.1.332 (external, cli)",
     compactsFrom: "refused",
+    retainedTokens: 10_000,
   },
 ];
 
@@ -116,6 +117,26 @@ export const SIMULATED_SCENARIOS: readonly SimulatedScenario[] = [
       { tools: 26 },
       { prompt: "Go on." },
     ],
+  },
+  {
+    name: "tools that come back after a break",
+    ...TWO_TASKS,
+    ttlMs: 300_000,
+    actions: [
+      FIRST,
+      "restart",
+      { pauseMs: 3_600_000 },
+      { tools: 25 },
+      { ...SECOND, stopsBefore: 1 },
+      { tools: 26 },
+      { prompt: "Go on." },
+    ],
+  },
+  {
+    name: "resumed after a break",
+    ...TWO_TASKS,
+    ttlMs: 300_000,
+    actions: [FIRST, "restart", { pauseMs: 3_600_000 }, SECOND],
   },
   {
     name: "interrupted",

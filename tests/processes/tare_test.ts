@@ -36,6 +36,8 @@ Deno.test("tare: an installed command works in the current folder", async () => 
       "ask",
       "chat",
       "stop",
+      "page",
+      "settings",
       "acp",
       "spend",
       "doctor",
@@ -57,7 +59,7 @@ Deno.test("tare: an installed command works in the current folder", async () => 
   );
   assertMatch(
     (await run(tare, workspace)).out,
-    /\n {2}tare COMMAND \[--help\]\n[^]*\n {2}chat {4}Chat with/,
+    /\n {2}tare COMMAND \[--help\]\n[^]*\n {2}chat {5}Chat with/,
   );
   const unknown = await run([...tare, "fly"], workspace);
   assertEquals([unknown.code, unknown.out.split("\n")[0]], [2, "Cannot run fly: there is no such command."]);

@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
-import { commandLine, HOME_VARIABLES, isFile, printableText, STORE_FILE } from "@tare/cli/parts";
+import { commandLine, HOME_VARIABLES, isFile, printableText, STORE_FILE, withElapsed } from "@tare/cli/parts";
 import { StoreError } from "@tare/session";
 import { copyContents, type StoreContents } from "@tare/session";
 import { openFileContents } from "@tare/session/sqlite";
@@ -83,7 +83,7 @@ async function move(
     const there = await openPostgresContents(database.url, { name: database.label, objects });
     opened.push(there);
     const [from, to] = isBack ? [there, file] : [file, there];
-    const { counts } = await copyContents(from, to);
+    const { counts } = await withElapsed("Moving and verifying", () => copyContents(from, to));
     for (const contents of opened.splice(0)) await contents.close();
     // A server that is started without the database would continue it.
     if (!isBack) await Deno.rename(path, `${path}.moved`);

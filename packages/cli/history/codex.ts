@@ -23,13 +23,15 @@ export const CODEX: LogFormat = {
     const ancestors = new Set<string>();
     const clock = new ReplayClock();
     const totals = new Set<string>();
-    let [origin, model, prompt, lastTotal, lastCall] = ["", "", "", undefined as Usage | undefined, ""];
+    let [origin, model, tier, prompt, lastCall] = ["", "", "", "", ""];
+    let lastTotal: Usage | undefined;
     let [hasRecords, replies, items, isFork] = [false, 0, 0, false];
     const took = (usage: Usage | undefined, ts: number | undefined, own: number): boolean => {
       if (!usage) return false;
       lastCall = `${replies}`;
       const fingerprints = () => ({ own: [own], replay: clock.replay });
-      log.call({ id: lastCall, model, usage, ts, reply: `${replies++}`, fingerprints });
+      const tiered = tier === "" ? usage : { ...usage, tier };
+      log.call({ id: lastCall, model, usage: tiered, ts, reply: `${replies++}`, fingerprints });
       return true;
     };
     return ({ type, payload, timestamp }) => {
@@ -58,6 +60,7 @@ export const CODEX: LogFormat = {
         }
         case "turn_context":
           model = loggedText(value.model, model);
+          if (value.service_tier !== undefined) tier = tierOf(value.service_tier);
           break;
         case "compacted":
           replies++;
@@ -87,6 +90,13 @@ export const CODEX: LogFormat = {
         }
         case "event_msg": {
           // Repeated whenever rate limits change, with the total so far.
+          const settings = value.type === "thread_settings_applied"
+            ? asRecord(value.thread_settings)
+            : undefined;
+          if (settings) {
+            model = loggedText(settings.model, model);
+            tier = tierOf(settings.service_tier);
+          }
           const info = asRecord(value.info);
           if (value.type !== "token_count" || value.info === null || value.info === undefined) break;
           const total = readUsage(info?.total_token_usage);
@@ -106,6 +116,12 @@ export const CODEX: LogFormat = {
     };
   }),
 };
+
+/** Returns the requested tier if it isn't the standard one; Codex's "fast" is the provider's "priority". */
+function tierOf(value: unknown): string {
+  const tier = loggedText(value);
+  return tier === "fast" ? "priority" : ["default", "auto", "standard"].includes(tier) ? "" : tier;
+}
 
 /** Returns the sessions that a session's log may repeat. */
 function parentsOf(

@@ -31,6 +31,7 @@ export class Copies {
   readonly #known = new Set<number>();
   readonly #holders = new Map<number, Holder[]>();
   readonly #ancestors = new Map<string, readonly string[]>();
+  readonly #families = new Map<Lineage, Family>();
 
   /** Returns whether a call is known, and remembers it. */
   isCopy({ fingerprints, atMs }: LoggedCall, lineage: Lineage | undefined): boolean {
@@ -58,20 +59,37 @@ export class Copies {
 
   /** Returns whether a call at the beginning of a log repeats that of another session. */
   #repeats({ lineage, replay, atMs }: Holder, other: Holder): boolean {
-    if (!lineage.isFork && lineage.ancestors.length === 0) return false;
-    if (replay === "written") return true;
-    const isSuspect = replay === "possible" && lineage.isFork || atMs === other.atMs;
-    return isSuspect && this.#isAncestor(other.lineage.id, lineage);
+    const { members, isComplete } = this.#familyOf(lineage);
+    if (members.size === 1) return false;
+    if (replay === "written") {
+      // A session between the two may have been deleted.
+      const theirs = this.#familyOf(other.lineage).members;
+      return members.values().some((member) => theirs.has(member)) || !isComplete;
+    }
+    return (replay === "possible" && lineage.isFork || atMs === other.atMs) && members.has(other.lineage.id);
   }
 
-  #isAncestor(id: string, { ancestors }: Lineage): boolean {
-    const seen = new Set(ancestors);
-    for (const ancestor of seen) {
-      if (ancestor === id) return true;
-      for (const further of this.#ancestors.get(ancestor) ?? []) seen.add(further);
+  #familyOf(lineage: Lineage): Family {
+    const known = this.#families.get(lineage);
+    if (known) return known;
+    const members = new Set([lineage.id, ...lineage.ancestors]);
+    let isComplete = true;
+    for (const member of members) {
+      const further = this.#ancestors.get(member);
+      isComplete &&= further !== undefined;
+      for (const ancestor of further ?? []) members.add(ancestor);
     }
-    return false;
+    const family = { members, isComplete };
+    this.#families.set(lineage, family);
+    return family;
   }
+}
+
+/** A session and those before it. */
+interface Family {
+  readonly members: ReadonlySet<string>;
+  /** Whether the logs of all were read. */
+  readonly isComplete: boolean;
 }
 
 const SAMPLE = 64;

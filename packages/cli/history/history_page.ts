@@ -10,6 +10,7 @@ const COLORS: Readonly<Record<PaidFor, string>> = {
   expired: "#c2410c",
   broken: "#f59e0b",
   output: "#0f766e",
+  serverSide: "#7c3aed",
 };
 
 const STYLE = `:root{color-scheme:light dark}

@@ -12,12 +12,14 @@ export const PART_NAMES: Readonly<Record<PaidFor, string>> = {
   expired: "expired",
   broken: "broken",
   output: "output",
+  serverSide: "server tools",
 };
 
 const PART_WORDS =
   `Cache reads: tokens read from the provider's cache. New: tokens sent for the first time, cache writes included. Expired:
 sent again after a pause in which the cache expired. Broken: sent again although it had not expired, because an earlier part
-of the prompt or the model changed, or the provider dropped the entry. Output: replies.`;
+of the prompt or the model changed, or the provider dropped the entry. Output: replies. Server tools: the provider's own tools,
+and model calls inside a call.`;
 
 const REPLAY_WORDS =
   `Keep-alive: requests that keep the cache from expiring in pauses; prompts are unchanged. Pruning: old results and calls
@@ -81,23 +83,24 @@ function headline({ all, sessions, by, timeZone }: LoggedHistory): string {
     : "";
   return `$${inDollars(all.usd)} for ${counted(all.calls, "call")} in ${
     counted(sessions.length, "session")
-  }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE}.${unpriced} ` +
+  }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE} unless reported.${unpriced} ` +
     `The price of a subscription doesn't depend on usage. Time zone of days: ${timeZone}.`;
 }
 
 function totalsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Section {
+  const parts = PAID_FOR.filter((part) => part !== "serverSide" || history.all.usdFor[part] > 0);
   return {
     heads: [
       by === "dayAndProject" ? "day and project" : by,
       "dollars",
       "calls",
-      ...PAID_FOR.map((part) => PART_NAMES[part]),
+      ...parts.map((part) => PART_NAMES[part]),
       "prompt tokens",
       "no price",
     ],
     rows: rowsBy(history, by).map(({ key, totals }) => [
       ...[key, inDollars(totals.usd), formatCount(totals.calls)],
-      ...PAID_FOR.map((part) => inDollars(totals.usdFor[part])),
+      ...parts.map((part) => inDollars(totals.usdFor[part])),
       ...[formatCount(totals.promptTokens), formatCount(totals.unpricedCalls)],
     ]),
     isAscending: by.startsWith("day"),

@@ -268,7 +268,8 @@ export class SessionLog {
     { id, model, usage, ts, atMs = this.#lastMs ?? ts ?? 0, reply = id, said = "", fingerprints }: NewCall,
   ): void {
     const known = this.#calls.get(id);
-    if (usage.promptTokens + usage.outputTokens === 0 || known && !isLonger(usage, known.usage)) return;
+    const isEmpty = usage.promptTokens + usage.outputTokens === 0 && !usage.innerCalls && !usage.serverTools;
+    if (isEmpty || known && !isLonger(usage, known.usage)) return;
     this.#calls.set(id, {
       ...{ id, model, usage, atMs: known?.atMs ?? atMs },
       fingerprints: known?.fingerprints ?? fingerprints?.() ?? {

@@ -62,7 +62,7 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
   if (!has("message") && !has("session_message")) {
     throw new Error("It has no table of messages that is read: its version is unknown.");
   }
-  const first = has("message") ? new FirstVersion(database, has("part"), options) : undefined;
+  const first = has("message") ? new FirstVersion(database, has, options) : undefined;
   const messagesOf = has("session_message")
     ? database.prepare("SELECT id, type, data FROM session_message WHERE session_id = ? ORDER BY seq")
     : undefined;
@@ -79,23 +79,26 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
   }
 }
 
+/** Returns the sessions in order: a session precedes its forks. */
 function sessionRows(database: DatabaseSync, has: (table: string) => boolean): SessionRow[] {
-  const rows = new Map<string, SessionRow>();
+  const rows = new Map<string, SessionRow & { readonly createdMs: number }>();
   const sources = [
     ...["session", "session_v2"].filter(has).map((table) =>
-      `SELECT id, parent_id, directory FROM ${table} ORDER BY time_created, id`
+      `SELECT id, parent_id, directory, time_created FROM ${table}`
     ),
     ...["message", "session_message"].filter(has).map((table) =>
-      `SELECT DISTINCT session_id AS id, NULL AS parent_id, NULL AS directory FROM ${table}`
+      `SELECT session_id AS id, min(time_created) AS time_created FROM ${table} GROUP BY session_id`
     ),
   ];
   for (const source of sources) {
-    for (const { id, parent_id: parent, directory } of database.prepare(source).iterate()) {
+    for (const { id, parent_id, directory, time_created } of database.prepare(source).iterate()) {
       const known = rows.get(String(id));
-      if (!known || directory !== null) rows.set(String(id), { id: String(id), parent, directory });
+      const createdMs = Math.min(timeOf(time_created) ?? Infinity, known?.createdMs ?? Infinity);
+      const [parent, folder] = [parent_id ?? known?.parent, directory ?? known?.directory];
+      rows.set(String(id), { id: String(id), parent, directory: folder, createdMs });
     }
   }
-  return [...rows.values()];
+  return [...rows.values()].sort((a, b) => a.createdMs - b.createdMs || (a.id < b.id ? -1 : 1));
 }
 
 /** Reads the tables of version 1. */
@@ -106,19 +109,22 @@ class FirstVersion {
   /** Times of messages of several sessions: perhaps of copies. */
   readonly #shared: ReadonlySet<unknown>;
 
-  constructor(database: DatabaseSync, hasParts: boolean, options: ReadOptions) {
+  constructor(database: DatabaseSync, has: (table: string) => boolean, options: ReadOptions) {
+    const tables = ["message", "session_message"].filter(has);
     this.#messagesOf = database.prepare(
       "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id",
     );
-    this.#partsOf = hasParts
+    this.#partsOf = has("part")
       ? database.prepare("SELECT message_id, data FROM part WHERE session_id = ? ORDER BY id")
       : undefined;
     this.#options = options;
-    this.#shared = new Set(
-      database.prepare(
-        "SELECT time_created FROM message GROUP BY time_created HAVING min(session_id) <> max(session_id)",
-      ).all().map(({ time_created }) => time_created),
+    const messages = tables.map((table) => `SELECT session_id, time_created FROM ${table}`).join(
+      " UNION ALL ",
     );
+    const shared = database.prepare(
+      `SELECT time_created FROM (${messages}) GROUP BY time_created HAVING min(session_id) <> max(session_id)`,
+    );
+    this.#shared = new Set(shared.all().map(({ time_created }) => time_created));
   }
 
   read(log: SessionLog, row: SessionRow, { isMigrated }: { readonly isMigrated: boolean }): void {
@@ -179,11 +185,13 @@ function addCall(
   const same = fingerprint("same", session, when, tokens);
   const fork = fingerprint("fork", when, timeOf(completed), model, tokens, textSample(said));
   const isSubagent = typeof parent === "string" && parent !== "";
+  // A migrated message has another id, and perhaps other text.
+  const call = `${when} ${tokens}`;
   log.call({
-    // A migrated message has another id.
-    ...{ id: `${when} ${tokens}`, model, usage, atMs: ts, reply: id },
+    ...{ id: call, model, usage, atMs: ts, reply: id },
     fingerprints: () => ({ own: [same, fork], sought: isSubagent ? [same] : [same, fork] }),
   });
+  log.identify(call, [fork]);
 }
 
 /** Takes a message of version 1. The conversation of a migrated session is in the tables of version 2. */

@@ -4,7 +4,7 @@ import { callCostParts } from "@tare/planner/internal/parts";
 import type { LoggedCall } from "./log.ts";
 
 /** Parts of a cost; `broken`: resent although the cache had not expired. */
-export const PAID_FOR = ["cacheRead", "new", "expired", "broken", "output"] as const;
+export const PAID_FOR = ["cacheRead", "new", "expired", "broken", "output", "serverSide"] as const;
 
 export type PaidFor = typeof PAID_FOR[number];
 
@@ -22,7 +22,7 @@ export interface HistoryTotals {
 }
 
 export function emptyTotals(): HistoryTotals {
-  const none = () => ({ cacheRead: 0, new: 0, expired: 0, broken: 0, output: 0 });
+  const none = () => ({ cacheRead: 0, new: 0, expired: 0, broken: 0, output: 0, serverSide: 0 });
   const tokens = { promptTokens: 0, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 0 };
   return { calls: 0, unpricedCalls: 0, usd: 0, ...tokens, usdFor: none(), tokensFor: none() };
 }
@@ -72,14 +72,18 @@ export class SpentCalls {
       new: uncached - missing.expired - missing.broken,
       ...missing,
       output: usage.outputTokens,
+      serverSide: (usage.innerCalls ?? []).reduce(
+        (sum, { promptTokens, outputTokens }) => sum + promptTokens + outputTokens,
+        0,
+      ),
     };
     const usdFor = parts.cached.usd === undefined ? undefined : {
       cacheRead: parts.cached.usd,
-      new: share(tokensFor.new) + (uncached === 0 ? parts.uncached.usd ?? 0 : 0) +
-        (parts.serverSide.usd ?? 0),
+      new: share(tokensFor.new) + (uncached === 0 ? parts.uncached.usd ?? 0 : 0),
       expired: share(missing.expired),
       broken: share(missing.broken),
       output: parts.output.usd ?? 0,
+      serverSide: parts.serverSide.usd ?? 0,
     };
     this.#before = call;
     this.#isCached ||= usage.cachedTokens + (usage.cacheWriteTokens ?? 0) > 0;

@@ -165,7 +165,6 @@ function ratedUsd(usage: Usage, rates: Rates): number | undefined {
   return parts && totalOf(parts);
 }
 
-/** Returns the standard price of a call's own tokens. */
 function tokensUsd(
   { tier: _, region: __, serverTools: ___, innerCalls: ____, ...tokens }: Usage,
   rates: Rates,
@@ -240,7 +239,6 @@ function tokenParts(
   };
 }
 
-/** Names are the provider's. */
 function named(amounts: Readonly<Record<string, number>> = {}, name: string): number | undefined {
   return Object.hasOwn(amounts, name) ? amounts[name] : undefined;
 }

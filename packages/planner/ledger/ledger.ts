@@ -32,7 +32,7 @@ import {
 } from "../cache/prompt_size.ts";
 import { afterKeepAlive, afterRequest, type ClockState, NEW_CLOCK } from "../clock/clock.ts";
 import type { CompactionHabit } from "../agents.ts";
-import { listPrice, type Profile, recognizeProfile } from "../providers.ts";
+import { listPrice, listWindow, type Profile, recognizeProfile } from "../providers.ts";
 import type {
   Decision,
   KeepAliveEntry,
@@ -395,9 +395,7 @@ export function bookCall(
     clock,
     waitingTokens: dryRun ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraCostUnits: extra },
-    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline.replyTokens) && {
-      isFull: true,
-    }),
+    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline) && { isFull: true }),
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
@@ -557,7 +555,7 @@ function project(
   };
 }
 
-/** Returns the reads of a prompt after the first; `undefined` if there are none or their number is unknown. */
+/** Returns the reads of a prompt after the first; `undefined` if there are none or unknown. */
 function laterReads(usage: Usage | undefined): PromptUsage | undefined {
   const { firstRead: first } = usage ?? {};
   if (!usage || !first || first.estimated) return undefined;
@@ -578,7 +576,7 @@ function withReads(call: BaselineCall, later: PromptUsage): BaselineCall {
   return { ...call, usage: add(usage), whole: add(whole), resend: add(resend) };
 }
 
-/** Returns the first read of the baseline's prompt, by which its price is chosen. */
+/** The first read of a prompt decides whether it is long. */
 function firstOf(
   { promptTokens, cachedTokens }: PromptUsage,
   later: PromptUsage | undefined,
@@ -593,7 +591,6 @@ function firstOf(
   };
 }
 
-/** Returns what the baseline has in common with the call besides tokens. */
 function billedAlike(actual: Usage): Partial<Usage> {
   const { serverTools, innerCalls } = actual;
   return {
@@ -698,9 +695,9 @@ const FULL_SHARE = 0.95;
 function fullFromOf(
   { fullFrom }: CompactionHabit,
   windowTokens: number,
-  replyTokens: number | undefined,
+  { model = "", replyTokens }: Pick<BaselineRequest, "model" | "replyTokens">,
 ): number {
-  return fullFrom?.(windowTokens, replyTokens) ??
+  return fullFrom?.(windowTokens, replyTokens, listWindow(model)) ??
     Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
 }
 
@@ -749,6 +746,8 @@ export interface BaselineRequest {
   readonly wholeTokens: number;
   /** Tokens of the first prompt, which a compaction retains: tools, and messages before the model's first. */
   readonly frontTokens: number;
+  /** Tokens of tools and system messages. */
+  readonly instructionTokens: number;
   /** Tokens of deferred definitions, and of the others. Absent: none is deferred. */
   readonly deferred?: { readonly tokens: number; readonly at: number };
   /** Whether the call only follows an eviction: it recalls results or looks up definitions. */
@@ -899,7 +898,7 @@ export function baselineCallOf(
     hitProbabilityOf,
   }: BaselineOptions,
 ): BaselineCall {
-  const { messages, replyTokens, ownTokens, wholeTokens, frontTokens, isDetour, isLookup } = request;
+  const { messages, ownTokens, wholeTokens, frontTokens, instructionTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
   const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
   const baselineTokens = known ?? Math.max(0, theirs(ownTokens));
@@ -940,7 +939,7 @@ export function baselineCallOf(
     Math.max(0, (isRepeated ? baselineTokens : last) - goneTokens),
     0,
   );
-  const fullFrom = fullFromOf(habit, windowTokens, replyTokens);
+  const fullFrom = fullFromOf(habit, windowTokens, request);
   const stays = { usage: baselineUsage, whole, resend, compacted, refutes };
   if (baselineUsage.promptTokens <= fullFrom) return stays;
   const tokensOf = (some: readonly Message[]) =>
@@ -960,7 +959,7 @@ export function baselineCallOf(
   );
   const leftTokens = scaled(scale, left);
   return {
-    usage: take(leftTokens, habit.keepsFront ? scaled(scale, frontTokens) : 0, 0),
+    usage: take(leftTokens, scaled(scale, habit.keepsFront ? frontTokens : instructionTokens), 0),
     compaction,
     whole,
     resend,

@@ -578,6 +578,7 @@ export class KnownSession {
       wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
         (deferred?.tokens ?? 0),
       frontTokens: toolTokens + layout.openingTokens + (deferred?.tokens ?? 0),
+      instructionTokens: toolTokens + layout.totals.core,
       ...(deferred && { deferred: { tokens: deferred.tokens, at: toolTokens } }),
       isDetour: layout.endsWithRefetches || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,

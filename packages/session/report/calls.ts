@@ -23,17 +23,15 @@ export interface CallReport {
   readonly outputTokens: number;
   /** Whether the usage is estimated because the provider reported none. */
   readonly estimated: boolean;
-  /** Service tier or speed, if not standard; null otherwise. */
+  /** Null if standard. */
   readonly tier: string | null;
-  /** Region of the inference, if not global; null otherwise. */
+  /** Null if global. */
   readonly region: string | null;
-  /** Uses of the provider's own tools by name. */
   readonly serverTools: Readonly<Record<string, number>>;
-  /** Model that served the call in place of the requested one; null if none did. */
+  /** Model that replaced the requested one; null if none did. */
   readonly servedBy: string | null;
-  /** Model calls inside the call; its tokens exclude them. */
   readonly innerCalls: readonly InnerCall[];
-  /** Cost in US dollars as reported by the provider; null if it wasn't. */
+  /** Null if the provider reported none. */
   readonly reportedUsd: number | null;
   /** Prompt and summary in cost units. */
   readonly costUnits: number;
@@ -352,7 +350,7 @@ export const TOTALS = {
   /** Refetch estimate within the projected cost. */
   refetchCostUnits: ({ projected }: CallReport): number => projected?.refetchCostUnits ?? 0,
   compactionUsd: null,
-  /** Calls with an unknown price, excluded from the dollars. */
+  /** Calls and keep-alive requests with an unknown price, excluded from the dollars. */
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
   /** Keep-alive requests; their cost is included. */
@@ -507,9 +505,11 @@ export const usageTotals: {
   nothing: NO_TOTALS,
   call: (call) => totalsBy((_, of) => of?.(call) ?? 0),
   keepAlive({ usage }, rates) {
-    const { costUnits, usd = 0 } = callCost(usage, rates);
+    const { costUnits, usd: known } = callCost(usage, rates);
+    const usd = known ?? 0;
     return {
       ...{ keepAliveRequests: 1, costUnits, usd, keepAliveCostUnits: costUnits, keepAliveUsd: usd },
+      ...(known === undefined && { unpricedCalls: 1 }),
       // The projection includes keep-alive requests, which the holdout doesn't have.
       ...{ projectedCostUnits: costUnits, projectedUsd: usd },
     };

@@ -69,7 +69,6 @@ export const MESSAGES_PROTOCOL: Protocol = {
   head: { fields: ["system"], read: ([system]) => readSystem(system) },
   replyFields: ["max_tokens"],
   minReplyTokens: 1,
-  compaction: { retainedTokens: 10_000, keepsFront: false },
   auth: API_KEY,
   speaks: (headers) => headers.has("anthropic-version"),
   readHints(body, headers) {

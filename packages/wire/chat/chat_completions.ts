@@ -526,11 +526,14 @@ export function readUsage(value: unknown, reply: JsonRecord = {}): Usage | undef
   if (!whole) return undefined;
   const { promptTokens = 0 } = own ?? {};
   const { outputTokens: _, ...firstRead } = first ?? whole;
+  // The request's own prompt was then read by the compaction.
+  const isCompacted = innerCalls.some(({ type }) => type === "compaction");
   return {
     ...(promptTokens > whole.promptTokens || model !== undefined ? own : undefined) ?? whole,
     outputTokens: Math.max(own?.outputTokens ?? 0, whole.outputTokens),
     ...(reasoningTokensOf(usage) > 0 && { reasoningTokens: reasoningTokensOf(usage) }),
-    ...(first && promptTokens >= whole.promptTokens && { firstRead }),
+    ...((isCompacted || first && promptTokens >= whole.promptTokens) &&
+      { firstRead: { ...firstRead, ...(isCompacted && { estimated: true }) } }),
     ...(model !== undefined && { model }),
     ...readBilling(usage, reply),
     ...(innerCalls.length > 0 && { innerCalls }),
@@ -538,12 +541,7 @@ export function readUsage(value: unknown, reply: JsonRecord = {}): Usage | undef
 }
 
 /** Tokens of a reply that contains only a compaction. */
-const NOTHING_READ: Usage = {
-  promptTokens: 0,
-  cachedTokens: 0,
-  outputTokens: 0,
-  firstRead: { promptTokens: 0, cachedTokens: 0, estimated: true },
-};
+const NOTHING_READ: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
 
 function readTokens(usage: JsonRecord): Usage | undefined {
   const details = asRecord(usage.prompt_tokens_details) ?? asRecord(usage.input_tokens_details) ?? {};

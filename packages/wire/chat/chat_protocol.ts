@@ -33,7 +33,6 @@ export const CHAT_PROTOCOL: Protocol = {
   listField: "messages",
   replyFields: ["max_completion_tokens", "max_tokens"],
   minReplyTokens: 1,
-  compaction: { resultChars: 2_000, retainedChars: () => 70_000, keepsFront: true },
   auth: BEARER,
   readHints(body, headers) {
     const count = readField(body, "n");

@@ -57,7 +57,6 @@ export const RESPONSES_PROTOCOL: Protocol = {
   replyFields: ["max_output_tokens"],
   // https://platform.openai.com/docs/api-reference/responses/create: fewer than 16 are refused.
   minReplyTokens: 16,
-  compaction: { keepsFront: true },
   auth: BEARER,
   followsField: "previous_response_id",
   readHints(body, headers) {

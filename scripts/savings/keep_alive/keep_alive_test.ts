@@ -57,7 +57,7 @@ function played(rule: string, { grants = true, reportsEnd = false } = {}) {
   };
   const session = timedSession(recorded("one"), estimateTokens);
   const { cost } = playSession(session, noting, { profile: PROFILE, outputPrice: 5, grants, reportsEnd });
-  return { cost: Math.round(cost), keepAliveRequests: requests };
+  return { cost: Math.round(cost), keepAliveRequests };
 }
 
 /** Written, read, written, written, written; and the output. */

@@ -23,13 +23,8 @@ export const CLAUDE_CODE: Agent = {
     ].map((name) => ({ name: "ToolSearch", args: { query: `select:${name}`, max_results: 1 } })),
   },
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
-  // Claude Code knows its models' windows, assumes at least 100,000 tokens for others, and learns smaller
-  // ones from the provider's error.
-  configure: ({ windowTokens }) =>
-    Promise.resolve({
-      ANTHROPIC_API_KEY: "key",
-      CLAUDE_CODE_AUTO_COMPACT_WINDOW: `${windowTokens}`,
-    }),
+  // Claude Code knows its models' windows, and learns smaller ones from the provider's error.
+  configure: () => Promise.resolve({ ANTHROPIC_API_KEY: "key" }),
   prompt: (text, { isFirst, image }) =>
     image !== undefined ? talk([[{ type: "text", text }, block(image)]]) : ({
       program: "claude",

@@ -1,7 +1,7 @@
 import { loadTokenizer } from "@tare/tiktoken";
 import { assertEquals } from "@std/assert";
-import { sourceText } from "../gateway/long_session.ts";
-import { startProvider } from "./provider.ts";
+import { sourceText } from "./gateway/long_session.ts";
+import { startProvider } from "./agents/provider.ts";
 
 const { encode } = await loadTokenizer();
 const LONG = sourceText("long", 2_000);
