@@ -33,7 +33,6 @@ export const echo: Tool = {
   run: ({ text }) => String(text),
 };
 
-/** Returns a model with these replies, one after the other, and this usage of each call. */
 export function scriptedModel(
   replies: readonly Partial<AssistantMessage>[],
   usage: Usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
@@ -51,10 +50,8 @@ export function scriptedModel(
   };
 }
 
-/** A usage of a provider that reports none. */
 export const UNREPORTED: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 2, estimated: true };
 
-/** Returns a model that is silent until it is stopped; `requested` settles when it is first called. */
 export function silentModel(): { model: Model; requested: Promise<void> } {
   const { promise: requested, resolve } = Promise.withResolvers<void>();
   const model: Model = async function* ({ signal }) {
@@ -70,7 +67,6 @@ interface Reply {
   readonly call?: FunctionToolCall;
 }
 
-/** Returns a model whose replies the test sends. */
 export function steppedModel() {
   const requests: ModelRequest[] = [];
   const waiting: PromiseWithResolvers<Reply>[] = [];
@@ -93,7 +89,6 @@ export function steppedModel() {
   return {
     model,
     requests,
-    /** Settles once a model call waits for a reply. */
     async requested() {
       while (waiting.length === 0) {
         await requested.promise;
@@ -112,7 +107,6 @@ export function steppedModel() {
   };
 }
 
-/** A clock that the test advances. */
 export class FakeClock implements Clock {
   #now = 0;
   #timers: { readonly at: number; readonly callback: () => void }[] = [];
@@ -129,7 +123,6 @@ export class FakeClock implements Clock {
     };
   }
 
-  /** Advances the time and fires due timers. */
   advance(ms: number): void {
     this.#now += ms;
     const due = this.#timers.filter(({ at }) => at <= this.#now);
@@ -144,7 +137,6 @@ export async function newLog(): Promise<EventLog> {
   return new EventLog(store, { sessionId: "s", last: 0 });
 }
 
-/** Options of a test's agent server. */
 export interface TestOptions extends FlatOptions {
   /** Whether sessions that name no model have one. Default: yes. */
   readonly hasModel?: boolean;
@@ -152,7 +144,6 @@ export interface TestOptions extends FlatOptions {
   readonly now?: Store["now"];
 }
 
-/** Returns an agent server with this model. Each response is checked against its OpenAPI document. */
 export function agent(
   model: Model,
   { hasModel = true, now = () => 0, store = memoryStore(), ...options }: TestOptions = {},
@@ -188,7 +179,6 @@ export function agent(
   };
 }
 
-/** A response, with its body read as JSON. */
 export interface Answered {
   readonly status: number;
   readonly body: unknown;
@@ -221,13 +211,11 @@ export function request(method: string, path: string, body?: unknown): Request {
   });
 }
 
-/** Creates a session and returns its path. */
 export async function newSession(handler: HttpAgent, body: unknown = {}): Promise<string> {
   const { body: session } = await call(handler, "POST", "/tare/v1/sessions", body);
   return `/tare/v1/sessions/${(session as { id: string }).id}`;
 }
 
-/** Returns the events of a stream, read to its end. */
 export async function events(response: Response): Promise<SeenEvent[]> {
   const seen: SeenEvent[] = [];
   for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
@@ -236,17 +224,14 @@ export async function events(response: Response): Promise<SeenEvent[]> {
   return seen;
 }
 
-/** Plays a turn and returns its events. */
 export async function turn(handler: HttpAgent, session: string, input: unknown): Promise<SeenEvent[]> {
   return await events(await handler.fetch(request("POST", `${session}/turns`, { input })));
 }
 
-/** Returns the result of {@linkcode refused} for an error. */
 export function error(status: number, code: string, message: string): Omit<Answered, "headers"> {
   return { status, body: { error: { status, code, message } } };
 }
 
-/** Sends a request and returns status and body of the response. */
 export async function refused(
   handler: HttpAgent,
   method: string,

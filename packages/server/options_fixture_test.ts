@@ -22,7 +22,6 @@ type Groups = {
   readonly advanced: AdvancedOptions;
 };
 
-/** Options of an agent server, without groups. */
 export interface FlatOptions
   extends
     Partial<Omit<AgentOptions, keyof Groups>>,
@@ -66,7 +65,6 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
   advanced: { toolSource: true, delegates: true, keepAlive: true, clock: true, after: true },
 };
 
-/** Returns these options in their groups. */
 export function grouped(options: FlatOptions): Partial<AgentOptions> {
   const groups: Record<string, Record<string, unknown>> = {};
   const others = Object.entries(options).filter(([name, value]) => {

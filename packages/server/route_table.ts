@@ -149,7 +149,6 @@ function agentRoute(
   });
 }
 
-/** Returns the route of the OpenAPI document. */
 function documentRoute(routes: () => readonly Route[]): Route {
   return route({
     method: "GET",
@@ -287,13 +286,11 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   );
 }
 
-/** Copies JSON, with a reference in place of each titled schema, which is added to `schemas`. */
 function hoistTitled(value: unknown, schemas: Record<string, JsonSchema>): unknown {
   if (Array.isArray(value)) return value.map((item) => hoistTitled(item, schemas));
   if (typeof value !== "object" || value === null) return value;
   const copy: Record<string, unknown> = {};
   for (const [name, item] of Object.entries(value)) {
-    // An example is not a schema, even with a title.
     copy[name] = name === "examples" ? item : hoistTitled(item, schemas);
   }
   const { title } = copy;

@@ -16,11 +16,9 @@ import type { CreateSession } from "./sessions/session_settings.ts";
 import { ALLOW_EVERYTHING } from "./approvals/rules.ts";
 import { Sessions } from "./sessions/sessions.ts";
 
-/** A tool call and its outcome. */
 export interface ScriptCall {
   readonly tool: "read" | "act";
   readonly outcome: "text" | "error" | "throws" | "cancels";
-  /** Characters of the result. */
   readonly size: number;
 }
 
@@ -33,7 +31,6 @@ export interface ScriptStep {
   readonly finish: "stop" | "length";
 }
 
-/** A turn: the steps of the model; then it answers. */
 export type ScriptTurn = readonly ScriptStep[];
 
 function rarely<T>(usual: T, rare: T): fc.Arbitrary<T> {
@@ -58,13 +55,11 @@ const step: fc.Arbitrary<ScriptStep> = fc.record({
   finish: rarely("stop", "length"),
 });
 
-/** One to four turns of up to five scripted steps. */
 export const scriptTurns: fc.Arbitrary<readonly ScriptTurn[]> = fc.array(fc.array(step, { maxLength: 5 }), {
   minLength: 1,
   maxLength: 4,
 });
 
-/** Plays scripted turns. */
 export class Player {
   readonly requests: string[] = [];
   /** Steering inputs, and the number of writes when each was accepted. */
@@ -75,7 +70,6 @@ export class Player {
   #turn = 0;
   readonly #writes: () => number;
 
-  /** `writes` returns the number of writes so far. */
   constructor(writes: () => number = () => 0) {
     this.#writes = writes;
     this.tools = [this.#tool("read"), this.#tool("act")];
@@ -92,7 +86,6 @@ export class Player {
     return session.start({ input });
   }
 
-  /** Answers the next caller of the model, such as a turn that another process continues. */
   takeOver(steps: ScriptTurn = []): void {
     this.#turn += 1;
     playing = { model: this.#model(steps), onError: (error) => this.errors.push(error) };
@@ -153,10 +146,8 @@ export class Player {
 
 const ANSWER: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 
-/** The player of the newest turn. */
 let playing: { readonly model: Model; readonly onError: (error: unknown) => void } | undefined;
 
-/** The player's model; it makes no summaries. */
 const playersModel: Model = (request) => {
   if (!playing || /[Ss]ummarize (it|the older part)/.test(String(request.messages.at(-1)?.content))) {
     throw new Error("No summary.");
@@ -168,7 +159,6 @@ export interface ScriptedOptions extends Omit<FlatOptions, "store">, Pick<Sessio
   readonly now?: Store["now"];
 }
 
-/** Returns sessions over a store, with a window so small that prompts are rewritten. */
 export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedOptions): Sessions {
   const all = grouped({
     model: () => playersModel,
@@ -186,13 +176,11 @@ export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedO
   return new Sessions(all as SessionOptions);
 }
 
-/** Creates a session. */
 export async function makeSession(sessions: Sessions, settings: CreateSession = {}): Promise<AgentSession> {
   const [made] = await sessions.create([settings]);
   return await sessions.get(made!.id);
 }
 
-/** Returns the state and next request of a session, as text that can be compared. */
 export function snapshot({ history, totals: { ledger, turns }, lastEvent, prompt }: AgentSession): string {
   return JSON.stringify({ history, ledger, turns, lastEvent, state: prompt.state, pins: prompt.pins });
 }

@@ -110,7 +110,6 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
 
     const alike = always.filter((one) => isAlike(one, call));
     const mayAlways = alike.some(({ pin }) => isDeepStrictEqual(pin, pinOf(tool)));
-    // Approval of this very call or file counts; a broader one doesn't.
     const isMeant = (place: Place) =>
       alike.some(({ effects, arguments: text }) =>
         effects?.writes?.includes(place.real[0]!) || text === JSON.stringify(call.args)
@@ -223,7 +222,6 @@ async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
 
 const MAX_PATH = 4_096;
 
-/** Returns a path under each name of the workspace. */
 function spellings(path: string, roots: readonly string[]): readonly string[] {
   const inside = roots.map((root) => insideOf(root, path)).find((one) => one !== undefined);
   return inside === undefined ? [path] : [...new Set([path, ...roots.map((root) => resolve(root, inside))])];
@@ -300,10 +298,9 @@ function commandsFor({ commands }: Subject, argument = "command"): readonly Comm
   return commands.get(argument) ?? [];
 }
 
-/** The command does only what a rule allows. */
 const NOTHING = Symbol("nothing");
 
-/** Returns what a command does beyond these prefixes; `undefined` if it begins with none of them. */
+/** Returns what a command does beyond these prefixes; `undefined` if none matches. */
 function beyondOf(
   { words, places }: Command,
   prefixes: readonly string[],
@@ -332,7 +329,6 @@ function beyondOf(
   return why;
 }
 
-/** Returns the number of words of a command that a prefix matches; `undefined` if it doesn't match. */
 function beginning(words: readonly CommandWord[], prefix: string, isStrict: boolean): number | undefined {
   const wanted = readCommand(prefix)?.map(({ text }) => text) ?? prefix.split(/[ \t]+/).filter(Boolean);
   if (wanted.length === 0) return undefined;
@@ -386,7 +382,7 @@ function textsOf(value: unknown): readonly string[] {
   return all.every((one) => typeof one === "string") ? all : [];
 }
 
-/** Returns whether an always allowed call covers another: the same tool, and the same command if it runs one. */
+/** Returns whether an always allowed call covers another. */
 function isAlike(one: PendingCall, { tool, args }: ResolvedCall): boolean {
   if (one.name !== tool.definition.function.name) return false;
   const { command: allowed, outside } = JSON.parse(one.arguments) as {
@@ -398,7 +394,6 @@ function isAlike(one: PendingCall, { tool, args }: ResolvedCall): boolean {
   return typeof allowed !== "string" || (args.command === allowed && isAsFar);
 }
 
-/** Returns a sentence about a tool's changes since it was always allowed; `undefined` if it never was. */
 function changeOf({ tool }: ResolvedCall, alike: readonly PendingCall[]): string | undefined {
   const last = alike.at(-1);
   if (!last) return undefined;

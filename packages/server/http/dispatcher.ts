@@ -315,7 +315,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
   return value;
 }
 
-/** Returns a reader of a query or of headers, with defaults; `what` names them in errors. */
+/** `what` names the query or headers in errors. */
 function textReader(
   properties: TProperties,
   what: string,
@@ -349,7 +349,6 @@ function valueOf(text: string, { type }: TextSchema): unknown {
   return text;
 }
 
-/** Record of a key. `interrupted`: its outcome is unknown. */
 const STORED_ANSWER = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),
@@ -381,7 +380,6 @@ function keyOf(
   { path, caller }: Pick<RouteCall, "path" | "caller">,
   key: string,
 ): Parameters<Store["releaseKey"]>[0] {
-  // Independent of the client's encoding.
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
   if (/^[\x20-\x7e]{1,255}$/.test(key)) {
     // Keys of different callers are separate.
@@ -477,13 +475,11 @@ async function act(
     });
     return new Response(body === "" ? null : body, { status, headers });
   } catch (error) {
-    // A committed key is not released.
     await store.releaseKey(key);
     throw error;
   }
 }
 
-/** Ignores a full store for deletions, which free space. */
 function allowFull({ method }: Route, error: unknown): undefined {
   if (method !== "DELETE" || !(error instanceof StoreError && error.code === "full")) throw error;
 }

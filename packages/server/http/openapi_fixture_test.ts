@@ -17,7 +17,6 @@ interface Operation {
   readonly responses: Readonly<Record<string, { readonly content?: Readonly<Record<string, Media>> }>>;
 }
 
-/** The checked part of an OpenAPI document. */
 export interface OpenapiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
   readonly components: { readonly schemas: Readonly<Record<string, JsonSchema>> };
@@ -69,7 +68,6 @@ export function checkedFetch(
   };
 }
 
-/** Whether a path without an operation may be a provider's. */
 function isAnothers({ url }: Request): boolean {
   const { pathname } = new URL(url);
   return pathname === "/" || pathname.startsWith("/v1/");
@@ -121,7 +119,6 @@ async function checkLines(response: Response, check: Check, answered: string): P
   return new Response(text, response);
 }
 
-/** Checks each event as it passes, at the reader's pace; cancels with it. */
 function checkEvents(response: Response, check: Check, answered: string): Response {
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();

@@ -12,7 +12,6 @@ import { watchedStore } from "../sessions/store_fixture_test.ts";
 
 export const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
 
-/** A model whose replies the test dictates, piece by piece. */
 export class Dictation {
   #pieces: { readonly event: ModelEvent; readonly taken: () => void }[] = [];
   #more = Promise.withResolvers<void>();
@@ -44,7 +43,6 @@ export class Dictation {
     }
   }
 
-  /** Streams a piece; settles when the turn has taken it. */
   say(text: string): Promise<void> {
     return this.#tell({ type: "text_delta", text });
   }
@@ -66,7 +64,6 @@ export class Dictation {
   }
 }
 
-/** Returns a commit in short: its events, deltas by their text; and in brackets the changed states. */
 function outline(records: readonly StoreRecord[]): string {
   return records.flatMap((record) => {
     if (record.type === "state") return [`(${record.name})`];
@@ -77,7 +74,6 @@ function outline(records: readonly StoreRecord[]): string {
   }).join(" ");
 }
 
-/** Returns a session with a dictated model, and its commits from its first turn on. */
 export async function dictatedSession(
   options: Partial<ScriptedOptions> & {
     readonly see?: (commit: string) => Promise<void> | void;
@@ -105,7 +101,6 @@ export async function dictatedSession(
   });
   const session = await makeSession(sessions);
   commits.splice(0);
-  /** Settles once the event of this number can be read. */
   const visible = async (number: number): Promise<void> => {
     for await (const _ of session.events.read(number - 1)) return;
   };

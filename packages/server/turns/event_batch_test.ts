@@ -25,7 +25,6 @@ Deno.test(
     await dictation.say("5");
     clock.advance(100);
     await visible(5);
-    // After a longer pause, readers don't wait.
     clock.advance(110);
     await dictation.say("6");
     await visible(6);
@@ -94,7 +93,6 @@ Deno.test("EventBatch: readers get all events in order, however they were commit
     await done;
     const all = await Array.fromAsync(session.events.read());
     assertEquals(all.map(({ number }) => number), all.map((_, index) => index + 1));
-    // Durations differ in each run.
     return all.map(({ event }) => ({ ...event, durationMs: 0, atMs: 0 }));
   };
   const stepEvents = (...texts: string[]) => ["step_start", ...texts, "assistant_message"];
@@ -266,7 +264,6 @@ Deno.test("EventBatch: a steering input no longer waits after the commit of its 
   ]);
 });
 
-/** Gathers a delta and the reply during a slow commit that another one waits for. */
 async function replyAfterSlowCommit() {
   const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const commits: [string, boolean][] = [];

@@ -40,7 +40,6 @@ const brief = (seen: readonly SeenEvent[]) =>
       : []
   );
 
-/** A server on which one turn runs at a time. */
 function narrow(options: TestOptions = {}) {
   const stepped = steppedModel();
   const errors: unknown[] = [];
@@ -270,7 +269,6 @@ Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slot
       },
       room: () => left,
       start(id) {
-        // Stops an endless search.
         if (requests.push(id) > 9) throw new Error("Asked again and again.");
         if (refused.includes(id)) return Promise.resolve(false);
         left--;

@@ -54,7 +54,6 @@ export class Deliverer {
   constructor({ webhooks, store, after, random = Math.random, onError }: {
     readonly webhooks: Webhooks;
     readonly store: Store;
-    /** Calls back after `ms`, unless the returned function is called first. */
     readonly after: (ms: number, work: () => void) => () => void;
     /** Default: `Math.random`. */
     readonly random?: (() => number) | undefined;
@@ -89,7 +88,6 @@ export class Deliverer {
     if (!this.#closing.signal.aborted) this.#stopTimer = this.#after(ms, () => this.wake());
   }
 
-  /** Starts due deliveries up to the limits, and schedules the next. */
   async #inspect(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     await this.#webhooks.ready();
@@ -97,7 +95,6 @@ export class Deliverer {
     const receivers = enabled.map(({ id }) => ({ receiver: id, limit: LIMITS.ofOne - this.#countOf(id) }))
       .filter(({ limit }) => limit > 0);
     const limit = LIMITS.all - this.#running.size;
-    // The end of an attempt wakes it.
     if (receivers.length === 0 || limit <= 0) return;
     const { claimed, nextInMs } = await this.#store.claimDeliveries({ receivers, limit, forMs: CLAIM_MS });
     for (const delivery of claimed) {
@@ -183,7 +180,6 @@ export class Deliverer {
     }
   }
 
-  /** Delay before the next attempt, if any. */
   #retryInMs(tries: number, attempted: Attempted): number | undefined {
     const waitMs = RETRIES_MS[tries];
     if (waitMs === undefined) return undefined;
@@ -192,7 +188,6 @@ export class Deliverer {
     return Math.round(Math.max(jitteredMs, Math.min(retryInMs, MAX_RETRY_AFTER_MS)));
   }
 
-  /** Deletes old and excess deliveries. */
   async #expire(receivers: ReadonlySet<string>): Promise<void> {
     const nowMs = this.#store.now();
     for (const receiver of receivers) {

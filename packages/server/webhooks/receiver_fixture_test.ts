@@ -7,7 +7,6 @@ import type { Store } from "@tare/session";
 import type { HttpAgent } from "@tare/server";
 import { call } from "../fixture_test.ts";
 
-/** A queue whose reader waits. */
 class Queue<T> {
   readonly #items: T[] = [];
   #waiting: ((item: T) => void)[] = [];
@@ -59,9 +58,7 @@ export function receiver(
   return {
     host,
     url: `http://${host}/hook`,
-    /** The next request in order. */
     next: () => queue.take(),
-    /** Number of unread requests. */
     get left() {
       return queue.length;
     },
@@ -69,24 +66,19 @@ export function receiver(
   };
 }
 
-/** Returns the body if the reference library accepts its signature. */
 export function verified({ headers, body }: Received, secret: string): unknown {
   return new Webhook(secret).verify(body, headers);
 }
 
 interface Timer {
   readonly ms: number;
-  /** Lets the time pass. */
   readonly pass: () => void;
 }
 
 /** A clock that advances only when a test fires its timers. It starts at the real time, which receivers check. */
 export class WaitedClock {
-  /** Timeouts of receivers. */
   readonly answers: Queue<Timer> = new Queue();
-  /** Claims of attempts. */
   readonly claims: Queue<Timer> = new Queue();
-  /** Times without due deliveries. */
   readonly retries: Queue<Timer> = new Queue();
   #now = Date.now();
 
@@ -102,7 +94,6 @@ export class WaitedClock {
     return () => void (isStopped = true);
   };
 
-  /** Advances the time without firing timers. */
   skip(ms: number): void {
     this.#now += ms;
   }
@@ -120,7 +111,6 @@ export function attemptsOf<S extends Store>(
   return { store: { ...store, commit }, attempted: () => attempts.take() };
 }
 
-/** A webhook as clients see it. */
 export interface WebhookBody {
   readonly id: string;
   readonly failingSince?: string;
@@ -137,7 +127,6 @@ export async function addWebhook(
   return { id, path: `/tare/v1/webhooks/${id}`, secret };
 }
 
-/** Returns a webhook's deliveries, newest first. */
 export async function deliveriesOf(handler: HttpAgent, path: string): Promise<readonly DeliveryBody[]> {
   const { body } = await call(handler, "GET", `${path}/deliveries`);
   return (body as { deliveries: readonly DeliveryBody[] }).deliveries;
