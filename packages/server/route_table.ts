@@ -286,11 +286,13 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   );
 }
 
+/** Moves titled schemas to `schemas`, leaving references. */
 function hoistTitled(value: unknown, schemas: Record<string, JsonSchema>): unknown {
   if (Array.isArray(value)) return value.map((item) => hoistTitled(item, schemas));
   if (typeof value !== "object" || value === null) return value;
   const copy: Record<string, unknown> = {};
   for (const [name, item] of Object.entries(value)) {
+    // An example is not a schema, even with a title.
     copy[name] = name === "examples" ? item : hoistTitled(item, schemas);
   }
   const { title } = copy;

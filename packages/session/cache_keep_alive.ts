@@ -78,7 +78,10 @@ const TAIL_UNITS = 20;
 
 const DAY_MS = 24 * 60 * 60_000;
 
-/** Sends planned and permitted keep-alive requests for idle conversations, retained until the last one or their next request. */
+/**
+ * Sends planned and permitted keep-alive requests for idle conversations, which are retained until the last one or
+ * their next request.
+ */
 export class CacheKeepAlive {
   readonly #options: Required<KeepAliveOptions>;
   readonly #waiting: LRUCache<string, Waiting>;
@@ -229,6 +232,7 @@ export class CacheKeepAlive {
     if (!next && (this.#possible(waiting)?.atMs ?? 0) <= this.#options.now()) {
       return this.cancelNext(target.session.id);
     }
+    // Timers may be early, and the state may have changed since.
     if (!next || next.atMs > this.#options.now()) return this.#plan(waiting);
     const usd = this.#consent(target, next) === "budget" ? usdOf(target, next.costUnits) ?? 0 : 0;
     const atMs = this.#options.now();

@@ -361,6 +361,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#session.session.state.days;
   }
 
+  /** Reason, as text after "Cannot pin". */
   get noPins(): string | undefined {
     return this.#session.session.noPins;
   }

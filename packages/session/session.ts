@@ -252,6 +252,7 @@ export class Session {
     return cacheKey;
   }
 
+  /** Only the totals remain. */
   begin(prompts: PromptSession): void {
     this.#prompts = prompts;
     this.#seen = this.#requested = this.#changed = undefined;
@@ -309,6 +310,7 @@ export class Session {
     return reject(this.#prompts, { words, view });
   }
 
+  /** Plans a request that is no turn. Changes nothing. */
   planOneShot(length: number, { restores = false }: GlimpseOptions = {}): CallPlanner {
     return this.#glimpseBy(this.#prompts.fork(length, this.archive, { aside: true }), restores);
   }
@@ -362,6 +364,7 @@ export class Session {
     return entry;
   }
 
+  /** Reason, as text after "Cannot pin". */
   get noPins(): string | undefined {
     return this.#prompts.noPins;
   }

@@ -291,6 +291,7 @@ export class WriteBehind<S extends RegisteredSession> {
         if (error instanceof StoreError) throw error;
         const isThere = await store.getSession(session.id) !== undefined;
         if (isThere === (before.fence !== undefined)) throw error;
+        // It has expired with its texts, or an unanswered commit had succeeded.
         if (!isThere) this.#begin(session);
         else await this.#catchUp(session);
         continue;

@@ -110,6 +110,7 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
 
     const alike = always.filter((one) => isAlike(one, call));
     const mayAlways = alike.some(({ pin }) => isDeepStrictEqual(pin, pinOf(tool)));
+    // Approval of this very call or file counts; a broader one doesn't.
     const isMeant = (place: Place) =>
       alike.some(({ effects, arguments: text }) =>
         effects?.writes?.includes(place.real[0]!) || text === JSON.stringify(call.args)
@@ -298,6 +299,7 @@ function commandsFor({ commands }: Subject, argument = "command"): readonly Comm
   return commands.get(argument) ?? [];
 }
 
+/** The command does only what a rule allows. */
 const NOTHING = Symbol("nothing");
 
 /** Returns what a command does beyond these prefixes; `undefined` if none matches. */

@@ -349,6 +349,7 @@ function valueOf(text: string, { type }: TextSchema): unknown {
   return text;
 }
 
+/** `interrupted`: its outcome is unknown. */
 const STORED_ANSWER = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),
@@ -380,6 +381,7 @@ function keyOf(
   { path, caller }: Pick<RouteCall, "path" | "caller">,
   key: string,
 ): Parameters<Store["releaseKey"]>[0] {
+  // Independent of the client's encoding.
   const place = template.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(path[name] ?? ""));
   if (/^[\x20-\x7e]{1,255}$/.test(key)) {
     // Keys of different callers are separate.
@@ -475,6 +477,7 @@ async function act(
     });
     return new Response(body === "" ? null : body, { status, headers });
   } catch (error) {
+    // A committed key is not released.
     await store.releaseKey(key);
     throw error;
   }

@@ -92,6 +92,7 @@ export function guard(
   };
 }
 
+/** Size in HTTP/1.1. */
 function headerBytes(headers: Headers): number {
   let bytes = 0;
   for (const [name, value] of headers) bytes += name.length + value.length + 4;

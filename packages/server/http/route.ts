@@ -135,7 +135,7 @@ export interface Route<
   answer(call: RouteCall): Promise<Answered> | Answered;
   /** Replaces an error of `answer()`. Default: unchanged. */
   explain?(error: unknown, call: RouteCall): Promise<Error | undefined>;
-  /** `reference`: of {@linkcode RouteCall.keep}. */
+  /** `reference` is that of {@linkcode RouteCall.keep}. */
   replay?(call: RouteCall, reference: string): Promise<Response> | Response;
   /** For the compiler; never set. */
   readonly types?: { readonly input: Input; readonly output: Output };

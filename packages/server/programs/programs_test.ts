@@ -180,6 +180,7 @@ Deno.test("code mode: a program has the same result wherever its server is kille
   assertEquals([lines.map(({ line }) => line), await results(handler, path)], [["a", "b", "c", "d"], [PUT]]);
   const kills = [];
   for (let writes = from + 1; writes < store.writes; writes++) {
+    // Effects after the last commit may be missing.
     for (const latest of new Set([writes - 1, writes])) kills.push({ writes, latest });
   }
   for (const { writes, latest } of kills) {

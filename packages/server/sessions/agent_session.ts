@@ -137,6 +137,7 @@ export class AgentSession {
   #isBegun = false;
   #turn: (RunningTurn & { ending?: "stops" | "suspends" }) | undefined;
   #account: TurnAccount | undefined;
+  /** Last event before another server's turn, as of the last read. */
   #elsewhereAfter: number | undefined;
 
   private constructor(

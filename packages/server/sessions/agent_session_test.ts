@@ -35,6 +35,7 @@ Deno.test("AgentSession.start() commits the turn's start before it returns, and 
     ["turn_start", true],
     ["step_start", true],
     ["text_delta", true],
+    // Committed with the end, in one write.
     ["assistant_message", false],
     ["step_end", false],
     ["turn_end", false],

@@ -287,7 +287,7 @@ export function systemMessage(instructions: string, environmentText: unknown): r
   return content === "" ? [] : [{ role: "system", content }];
 }
 
-/** In case it crashes each of the processes that continue it. */
+/** Most processes in a row that continue a step, which may crash each. */
 const MAX_RESUMED = 3;
 
 const GIVEN_UP =

@@ -366,6 +366,7 @@ Deno.test("cache keep-alive: a budget in dollars includes its cost", async () =>
   for (const keepAlive of ["off", "off", undefined] as const) {
     const { server, session, pass, began, release } = served(keepAlive && { keepAlive });
     const path = await session();
+    // Cost of the first call, and half a keep-alive request.
     const budget = { maxUsd: (costs[0] ?? 1) * (1 + 0.04) };
     const playing = server.fetch(request("POST", `${path}/turns`, { input: "Work.", budget }));
     await began;

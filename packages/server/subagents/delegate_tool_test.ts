@@ -435,6 +435,7 @@ Deno.test("delegate: of 200 parallel calls 16 run at a time, none starts after t
     await handler.close();
     return { most, subagents: subagents.length, results };
   };
+  // The requesting reply costs 110, as does each subagent.
   const spent = await play({ maxTokens: 110 });
   assertEquals([spent.most, spent.subagents, new Set(spent.results)], [
     0,

@@ -368,6 +368,7 @@ export class Subagents {
   }
 }
 
+/** All tools remain, so that the prompt is equal. */
 function toolsOfSubagent(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },

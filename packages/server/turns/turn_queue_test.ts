@@ -269,6 +269,7 @@ Deno.test("TurnQueue.look() starts the oldest turns, one per session, while slot
       },
       room: () => left,
       start(id) {
+        // Stops an endless search.
         if (requests.push(id) > 9) throw new Error("Asked again and again.");
         if (refused.includes(id)) return Promise.resolve(false);
         left--;

@@ -95,6 +95,7 @@ export class Deliverer {
     const receivers = enabled.map(({ id }) => ({ receiver: id, limit: LIMITS.ofOne - this.#countOf(id) }))
       .filter(({ limit }) => limit > 0);
     const limit = LIMITS.all - this.#running.size;
+    // The end of an attempt wakes it.
     if (receivers.length === 0 || limit <= 0) return;
     const { claimed, nextInMs } = await this.#store.claimDeliveries({ receivers, limit, forMs: CLAIM_MS });
     for (const delivery of claimed) {

@@ -225,6 +225,7 @@ export class Webhooks {
     if (!isFresh) await this.#load();
   }
 
+  /** As of {@linkcode Webhooks.ready}. */
   enabled(): readonly Webhook[] {
     return this.#all().filter(({ disabled }) => !disabled);
   }

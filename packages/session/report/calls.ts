@@ -311,10 +311,14 @@ function splitCost(
   };
 }
 
-/** Totals and the amount that a call adds to each; null: counted elsewhere. Prompts are in cost units, dollars include replies. */
+/**
+ * Totals and the amount that a call adds to each; null: counted elsewhere. Prompts are in cost units (one = one uncached
+ * input token), dollars include replies.
+ */
 export const TOTALS = {
   calls: (): number => 1,
   errors: null,
+  /** Answered recall calls that clients don't see. */
   recalls: null,
   compactions: null,
   promptTokens: ({ promptTokens, summary }: CallReport): number =>
@@ -326,7 +330,7 @@ export const TOTALS = {
   /** Evicted prompt tokens, summed over the calls. */
   savedTokens: null,
   costUnits: ({ costUnits }: CallReport): number => costUnits,
-  /** Actual cost of calls without a ledger. */
+  /** Actual cost for calls without a ledger. */
   baselineCostUnits: ({ baseline, costUnits }: CallReport): number => baseline?.costUnits ?? costUnits,
   baselineCompactions: ({ baseline }: CallReport): number => baseline?.compacts ? 1 : 0,
   /** Calls whose whole conversation fits the window. */
@@ -337,7 +341,7 @@ export const TOTALS = {
   compactionCostUnits: null,
   usd: ({ usd }: CallReport): number => usd ?? 0,
   baselineUsd: ({ baseline, usd }: CallReport): number => (baseline ? baseline.usd : usd) ?? 0,
-  /** Actual cost of calls without a projection. */
+  /** Actual cost for calls without a projection. */
   projectedCostUnits: ({ projected, costUnits }: CallReport): number => projected?.costUnits ?? costUnits,
   projectedUsd: ({ projected, usd }: CallReport): number => (projected ? projected.usd : usd) ?? 0,
   refetchCostUnits: ({ projected }: CallReport): number => projected?.refetchCostUnits ?? 0,
@@ -346,6 +350,7 @@ export const TOTALS = {
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
   keepAliveRequests: null,
+  /** Cost of cache misses that keep-alive requests avoided: the baseline includes it too. */
   keepAliveCreditCostUnits: null,
   programs: null,
   /** Tool calls by programs, and the failed ones. */

@@ -21,6 +21,7 @@ export interface PinReport extends Omit<Pin, "hash"> {
 
 /** A block without its text. */
 export interface BlockSummary {
+  /** `tool-0`, `message-12`, `line-0`. */
   readonly id: string;
   readonly kind: "tool" | "message" | "line";
   readonly role: string;

@@ -14,7 +14,7 @@ import {
 /** Rows per page: events may be large. */
 const PAGE = 256;
 
-/** Most rows per insert statement, and its approximate characters. */
+/** Most rows per insert statement, and about how many characters. */
 const BATCH = 500;
 const BATCH_CHARS = 2 ** 21;
 
@@ -160,6 +160,7 @@ interface Insert {
 const SESSION = "(SELECT key FROM sessions WHERE id = $1)";
 
 export async function writeTables(db: CopyDialect, items: AsyncIterable<ContentsItem>): Promise<void> {
+  // Referenced rows come first.
   const inserts = {
     texts: {
       before: `INSERT INTO texts (ref, ${db.textColumns.join()}) VALUES`,

@@ -281,7 +281,7 @@ export interface Store {
   readonly damage?: string | undefined;
   /** Returns the time in milliseconds since the epoch, by the clock that all openings share. */
   now(): number;
-  /** Atomic. */
+  /** Writes all records in order, atomically. */
   commit(records: readonly StoreRecord[]): Promise<void>;
   getSession(id: string): Promise<SessionRecord | undefined>;
   listSessions(listing?: SessionListing): Promise<ListedSession[]>;
@@ -318,7 +318,7 @@ export interface Store {
   readTexts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Claims an idempotency key, or returns its state. Keys expire a day after their last use. */
   claimKey(request: KeyRequest): Promise<KeyClaim>;
-  /** Lets the request be sent again. */
+  /** Releases a claimed key without a response. */
   releaseKey(key: KeyName): Promise<void>;
   /** Claims due deliveries, the longest waiting first: at most `limit`, and at most each receiver's limit. */
   claimDeliveries(wanted: DeliveryRequest): Promise<DeliveryClaim>;

@@ -27,6 +27,7 @@ export interface WholeValue {
   readonly value: unknown;
 }
 
+/** Valid only for the whole value of this id. */
 interface StoredPatch {
   readonly of: string;
   readonly patch: JsonPatch;

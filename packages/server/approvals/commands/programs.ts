@@ -112,7 +112,7 @@ export function staysInside(program: string): boolean {
   return optionsOf(program)?.staysInside ?? false;
 }
 
-/** Returns what a command may do beyond its first `allowed` words, as a sentence for users. */
+/** Returns what a command may do beyond its first `allowed` words, for users; `undefined` if nothing is known. */
 export function describeSideEffect(words: readonly CommandWord[], allowed: number): string | undefined {
   const [program = "", ...others] = words.map(({ text }) => text);
   const named = others.slice(0, allowed - 1);

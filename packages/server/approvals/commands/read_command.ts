@@ -21,6 +21,7 @@ const SPECIAL = /[$`()<>|&;!]|^~|\{[^{}]*(?:,|\.\.)[^{}]*\}/;
 /** Invisible characters except blank and tab. */
 const CONTROL = /[^\P{Cc}\t]/u;
 
+/** Longest command that is read. */
 const MAX_CHARS = 16_384;
 
 /**

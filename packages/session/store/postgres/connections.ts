@@ -9,6 +9,7 @@ export interface Connection {
   query<Row = unknown>(sql: string): Promise<Row[]>;
 }
 
+/** `pg` has no types of its own. */
 interface Client {
   connect(): Promise<void>;
   query(query: {

@@ -24,6 +24,7 @@ export interface Leases {
   /** Known lead of the database's clock, in milliseconds. */
   clockOffsetMs(): number;
   writer(): Promise<Writer>;
+  /** The newest ids: each lost lease changes the id. */
   serverIds(): readonly string[];
   loseLease(name: string): void;
   /** Called after each renewal. A rejection fails that renewal. */
@@ -85,6 +86,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       member.joined = undefined;
       throw error;
     });
+  /** Reads the clock again: a suspended process may be late. */
   const extendLease = (member: Member, sentMs: number) => {
     member.certainUntilMs = sentMs + leaseMs;
     clearTimeout(expiry);
@@ -332,6 +334,7 @@ const NOTIFIED_LENGTH = 1000;
 
 const NOTIFIED_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
 
+/** Session, fencing number, holder, last event, and the newest events. */
 type Notification = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
 
 async function openNotificationChannel(

@@ -175,6 +175,7 @@ function storeOver(
             texts = await large.put(records);
             continue;
           }
+          // An earlier write succeeded though its reply was lost.
           const other = refused(error, "commitCountMismatch");
           const hold = other && writer.positionOf(nameIn(other.about));
           if (!hold) throw error;

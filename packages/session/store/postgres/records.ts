@@ -89,6 +89,7 @@ export class CallList {
     return this.shared("now", this.#nowMs, "bigint");
   }
 
+  /** A commit whose id is found was resent. */
   commitIdOnce(name: string): string {
     const isFirst = !this.#once.has(name);
     this.#once.add(name);

@@ -41,6 +41,7 @@ export interface Database {
   /** Runs a transaction that frees space; on a full disk it may use the reserve. */
   release<T>(write: () => T): T;
   restock(): void;
+  /** Returns the number of remaining unused pages. */
   shrink(pages: number): number;
   /**
    * Freezes the file with everything committed; later writes go to its log only.
