@@ -3,7 +3,6 @@
  * @module
  */
 
-/** A reply: its items. */
 export type ScriptedItems = readonly Readonly<Record<string, unknown>>[];
 
 export interface ResponsesRequest {
