@@ -113,6 +113,7 @@ export function rebuildHistory(
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
   let opening: number | undefined;
+  let continues = false;
 
   const settle = () => {
     for (const { id } of calls) {
@@ -133,6 +134,7 @@ export function rebuildHistory(
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
+        continues = event.input === undefined && turns > 0;
         opening = messages.length;
         calls = openCalls(messages);
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
@@ -175,7 +177,8 @@ export function rebuildHistory(
       case "turn_end":
         settle();
         ledger = addLedgers(ledger, event.ledger);
-        turns += 1;
+        if (!continues) turns += 1;
+        continues = false;
         turn = undefined;
         opening = undefined;
         break;

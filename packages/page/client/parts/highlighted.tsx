@@ -1,6 +1,6 @@
 import * as languages from "@speed-highlight/core/languages";
 import { type ShjLanguageData, tokenizeWith } from "@speed-highlight/core/tokenize";
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 /** Longest highlighted text in characters. */
@@ -28,7 +28,7 @@ const LANGUAGES = languages as unknown as Record<string, ShjLanguageData>;
 export function Highlighted(
   { text, language }: { readonly text: string; readonly language: string },
 ): JSX.Element {
-  const [done, setDone] = useState<{ readonly text: string; readonly parts: readonly JSX.Element[] }>();
+  const [done, setDone] = useState<{ readonly text: string; readonly parts: ComponentChildren }>();
   useEffect(() => {
     const timer = setTimeout(() => setDone({ text, parts: highlight(text, language) }), done ? PAUSE : 0);
     return () => clearTimeout(timer);
@@ -36,13 +36,13 @@ export function Highlighted(
   return <>{done?.text === text ? done.parts : text}</>;
 }
 
-function highlight(text: string, language: string): readonly JSX.Element[] {
+function highlight(text: string, language: string): ComponentChildren {
   const wanted = language.toLowerCase();
   const name = ALIASES[wanted] ?? wanted;
-  if (!Object.hasOwn(languages, name) || text.length > LONGEST || HOSTILE.test(text)) return [<>{text}</>];
-  const parts: JSX.Element[] = [];
+  if (!Object.hasOwn(languages, name) || text.length > LONGEST || HOSTILE.test(text)) return text;
+  const parts: ComponentChildren[] = [];
   tokenizeWith(text, name, (piece, type) => {
-    parts.push(type ? <span class={`code-${type}`}>{piece}</span> : <>{piece}</>);
+    parts.push(type ? <span key={parts.length} class={`code-${type}`}>{piece}</span> : piece);
   }, { languages: LANGUAGES });
   return parts;
 }
