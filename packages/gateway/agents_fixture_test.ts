@@ -7,6 +7,7 @@ import type { ScriptedItems } from "./responses_fixture_test.ts";
 
 export type Json = Readonly<Record<string, unknown>>;
 
+/** Returns a tool result of about 4,000 tokens that contains `name`. */
 export function longResult(name: string): string {
   return `${name}: ${Array.from({ length: 5_000 }, (_, at) => `${at % 97}`).join(" ")}`;
 }
@@ -45,6 +46,7 @@ export const EXEC_COMMAND: Json = {
   },
 };
 
+/** Returns a request of Codex for a turn, or for `kind`. */
 export function codexRequest(
   input: readonly Json[],
   { kind = "turn", tools = [EXEC_COMMAND] }: { readonly kind?: string; readonly tools?: readonly Json[] } =
@@ -118,6 +120,7 @@ export const BASH: Json = {
   },
 };
 
+/** Another tool, which the model doesn't call at first. */
 export const PATCH: Json = {
   type: "function",
   function: {

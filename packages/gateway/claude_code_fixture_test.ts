@@ -106,6 +106,7 @@ export interface Replied {
   readonly calls?: readonly { readonly name: string; readonly args: object; readonly id: string }[];
 }
 
+/** Returns a gateway before an upstream with these replies, streamed if requested. */
 export function claudeGateway(
   reply: (request: Forwarded, index: number) => Replied | Response,
 ): ReturnType<typeof gatewayed> {

@@ -3,6 +3,7 @@
  * @module
  */
 
+/** A reply: its items. */
 export type ScriptedItems = readonly Readonly<Record<string, unknown>>[];
 
 export interface ResponsesRequest {

@@ -33,6 +33,7 @@ export const echo: Tool = {
   run: ({ text }) => String(text),
 };
 
+/** Returns a model with these replies, one after the other, and this usage of each call. */
 export function scriptedModel(
   replies: readonly Partial<AssistantMessage>[],
   usage: Usage = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 },
@@ -50,8 +51,10 @@ export function scriptedModel(
   };
 }
 
+/** A usage of a provider that reports none. */
 export const UNREPORTED: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 2, estimated: true };
 
+/** Returns a model that is silent until it is stopped; `requested` settles when it is first called. */
 export function silentModel(): { model: Model; requested: Promise<void> } {
   const { promise: requested, resolve } = Promise.withResolvers<void>();
   const model: Model = async function* ({ signal }) {
@@ -67,6 +70,7 @@ interface Reply {
   readonly call?: FunctionToolCall;
 }
 
+/** Returns a model whose replies the test sends. */
 export function steppedModel() {
   const requests: ModelRequest[] = [];
   const waiting: PromiseWithResolvers<Reply>[] = [];
@@ -107,6 +111,7 @@ export function steppedModel() {
   };
 }
 
+/** A clock that the test advances. */
 export class FakeClock implements Clock {
   #now = 0;
   #timers: { readonly at: number; readonly callback: () => void }[] = [];
@@ -137,6 +142,7 @@ export async function newLog(): Promise<EventLog> {
   return new EventLog(store, { sessionId: "s", last: 0 });
 }
 
+/** Options of a test's agent server. */
 export interface TestOptions extends FlatOptions {
   /** Whether sessions that name no model have one. Default: yes. */
   readonly hasModel?: boolean;
@@ -144,6 +150,7 @@ export interface TestOptions extends FlatOptions {
   readonly now?: Store["now"];
 }
 
+/** Returns an agent server with this model. Each response is checked against its OpenAPI document. */
 export function agent(
   model: Model,
   { hasModel = true, now = () => 0, store = memoryStore(), ...options }: TestOptions = {},
@@ -179,6 +186,7 @@ export function agent(
   };
 }
 
+/** A response, with its body read as JSON. */
 export interface Answered {
   readonly status: number;
   readonly body: unknown;
@@ -211,11 +219,13 @@ export function request(method: string, path: string, body?: unknown): Request {
   });
 }
 
+/** Creates a session and returns its path. */
 export async function newSession(handler: HttpAgent, body: unknown = {}): Promise<string> {
   const { body: session } = await call(handler, "POST", "/tare/v1/sessions", body);
   return `/tare/v1/sessions/${(session as { id: string }).id}`;
 }
 
+/** Returns the events of a stream, read to its end. */
 export async function events(response: Response): Promise<SeenEvent[]> {
   const seen: SeenEvent[] = [];
   for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {
@@ -224,14 +234,17 @@ export async function events(response: Response): Promise<SeenEvent[]> {
   return seen;
 }
 
+/** Plays a turn and returns its events. */
 export async function turn(handler: HttpAgent, session: string, input: unknown): Promise<SeenEvent[]> {
   return await events(await handler.fetch(request("POST", `${session}/turns`, { input })));
 }
 
+/** Returns the result of {@linkcode refused} for an error. */
 export function error(status: number, code: string, message: string): Omit<Answered, "headers"> {
   return { status, body: { error: { status, code, message } } };
 }
 
+/** Sends a request and returns status and body of the response. */
 export async function refused(
   handler: HttpAgent,
   method: string,

@@ -22,6 +22,7 @@ type Groups = {
   readonly advanced: AdvancedOptions;
 };
 
+/** Options of an agent server, without groups. */
 export interface FlatOptions
   extends
     Partial<Omit<AgentOptions, keyof Groups>>,
@@ -65,6 +66,7 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
   advanced: { toolSource: true, delegates: true, keepAlive: true, clock: true, after: true },
 };
 
+/** Returns these options in their groups. */
 export function grouped(options: FlatOptions): Partial<AgentOptions> {
   const groups: Record<string, Record<string, unknown>> = {};
   const others = Object.entries(options).filter(([name, value]) => {

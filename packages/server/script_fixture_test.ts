@@ -16,6 +16,7 @@ import type { CreateSession } from "./sessions/session_settings.ts";
 import { ALLOW_EVERYTHING } from "./approvals/rules.ts";
 import { Sessions } from "./sessions/sessions.ts";
 
+/** A tool call and its outcome. */
 export interface ScriptCall {
   readonly tool: "read" | "act";
   readonly outcome: "text" | "error" | "throws" | "cancels";
@@ -31,6 +32,7 @@ export interface ScriptStep {
   readonly finish: "stop" | "length";
 }
 
+/** A turn: the steps of the model; then it answers. */
 export type ScriptTurn = readonly ScriptStep[];
 
 function rarely<T>(usual: T, rare: T): fc.Arbitrary<T> {
@@ -55,11 +57,13 @@ const step: fc.Arbitrary<ScriptStep> = fc.record({
   finish: rarely("stop", "length"),
 });
 
+/** One to four turns of up to five scripted steps. */
 export const scriptTurns: fc.Arbitrary<readonly ScriptTurn[]> = fc.array(fc.array(step, { maxLength: 5 }), {
   minLength: 1,
   maxLength: 4,
 });
 
+/** Plays scripted turns. */
 export class Player {
   readonly requests: string[] = [];
   /** Steering inputs, and the number of writes when each was accepted. */
@@ -159,6 +163,7 @@ export interface ScriptedOptions extends Omit<FlatOptions, "store">, Pick<Sessio
   readonly now?: Store["now"];
 }
 
+/** Returns sessions over a store, with a window so small that prompts are rewritten. */
 export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedOptions): Sessions {
   const all = grouped({
     model: () => playersModel,
@@ -176,11 +181,13 @@ export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedO
   return new Sessions(all as SessionOptions);
 }
 
+/** Creates a session. */
 export async function makeSession(sessions: Sessions, settings: CreateSession = {}): Promise<AgentSession> {
   const [made] = await sessions.create([settings]);
   return await sessions.get(made!.id);
 }
 
+/** Returns the state and next request of a session, as text that can be compared. */
 export function snapshot({ history, totals: { ledger, turns }, lastEvent, prompt }: AgentSession): string {
   return JSON.stringify({ history, ledger, turns, lastEvent, state: prompt.state, pins: prompt.pins });
 }

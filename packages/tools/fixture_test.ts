@@ -37,6 +37,7 @@ export async function makeWorkspace(
 
 export const context: ToolContext = { signal: new AbortController().signal, progress() {} };
 
+/** Returns a context that is aborted by the tool's first progress report. */
 export function abortOnProgress(): ToolContext {
   const controller = new AbortController();
   return { signal: controller.signal, progress: () => controller.abort() };

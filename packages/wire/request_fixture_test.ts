@@ -14,6 +14,7 @@ import {
   type writeRequest,
 } from "@tare/wire/internal";
 
+/** Returns the bytes of a text, or of a value's JSON. */
 export function encode(value: unknown): Uint8Array<ArrayBuffer> {
   return new TextEncoder().encode(typeof value === "string" ? value : JSON.stringify(value));
 }
@@ -22,6 +23,7 @@ export function decode(...pieces: readonly Uint8Array[]): string {
   return pieces.map((piece) => new TextDecoder().decode(piece)).join("");
 }
 
+/** Caches each piece without limit. */
 export function remembering<T>(): JsonReader<T> {
   const pieces = new Map<string, ReturnType<JsonReader<T>["read"]>>();
   return {
@@ -42,6 +44,7 @@ export function remembering<T>(): JsonReader<T> {
   };
 }
 
+/** Returns readers with empty caches. */
 export function newReaders(): RequestReaders {
   return { items: remembering(), tools: remembering() };
 }

@@ -43,6 +43,7 @@ export interface Played {
   }[];
 }
 
+/** Plays requests in order. `open` returns the gateway of each. */
 export async function play(
   requests: readonly SentRequest[],
   dialect: Dialect,
@@ -110,6 +111,7 @@ export function rulesAt(at: number): string {
 
 export type Step = { readonly history: readonly Json[] } & Pick<SentRequest, "reply">;
 
+/** Returns a task and its steps, request by request, and the history after them. */
 export function turn(
   dialect: Dialect,
   history: readonly Json[],
@@ -150,6 +152,7 @@ export const MANNERS: readonly Manner[] = [
 
 const names = (of: string, count: number) => Array.from({ length: count }, (_, at) => `${of}${at}.ts`);
 
+/** Returns a conversation with turns, recalls, a fork, a rollback and a summary. */
 export function conversation(
   dialect: Dialect,
   { stream, changes = false, fields, headers = {} }: Manner,

@@ -8,6 +8,7 @@ import type { FunctionToolCall, Tool } from "@tare/messages";
 import type { HttpAgent } from "@tare/server";
 import { call, events, request, type SeenEvent, type TestOptions } from "../fixture_test.ts";
 
+/** Returns a tool that records its arguments. */
 export function recorder(
   name: string,
   more: Partial<Tool> = {},
@@ -33,11 +34,13 @@ export function outline(seen: readonly { readonly event: { readonly type: string
   });
 }
 
+/** Returns the events after a number, while a turn runs or an approval is pending. */
 export async function follow(handler: HttpAgent, session: string, after: number): Promise<SeenEvent[]> {
   const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
   return await events(response);
 }
 
+/** Returns the arguments of pending calls. */
 export async function asksFor(handler: HttpAgent, session: string): Promise<string[]> {
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
     approvals: { arguments: string }[];
@@ -45,6 +48,7 @@ export async function asksFor(handler: HttpAgent, session: string): Promise<stri
   return approvals.map((approval) => approval.arguments);
 }
 
+/** Returns the path of the approval of this call. */
 export async function approvalOf(handler: HttpAgent, session: string, callId: string): Promise<string> {
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
     approvals: { id: string; callId: string }[];
@@ -52,6 +56,7 @@ export async function approvalOf(handler: HttpAgent, session: string, callId: st
   return `${session}/approvals/${approvals.find((approval) => approval.callId === callId)?.id}`;
 }
 
+/** Answers the approval of this call. */
 export async function answerCall(
   handler: HttpAgent,
   session: string,
@@ -60,6 +65,7 @@ export async function answerCall(
   return await call(handler, "POST", await approvalOf(handler, session, callId), answer);
 }
 
+/** Returns the events after a number up to the next turn's end. */
 export async function readTurn(handler: HttpAgent, session: string, after: number): Promise<SeenEvent[]> {
   const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
   const seen: SeenEvent[] = [];
@@ -72,6 +78,7 @@ export async function readTurn(handler: HttpAgent, session: string, after: numbe
   return seen;
 }
 
+/** Returns options of a server with approvals. */
 export function asking(options: TestOptions = {}): TestOptions {
   return { approvals: {}, ...options };
 }

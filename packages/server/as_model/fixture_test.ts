@@ -28,6 +28,7 @@ export function echoCall(text: string): Partial<AssistantMessage> {
   };
 }
 
+/** A model with scripted replies or failures, which records its requests. */
 export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Error)[]): {
   readonly model: Model;
   readonly requests: ModelRequest[];
@@ -52,6 +53,7 @@ export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Err
   return { model, requests };
 }
 
+/** Options of the routes, in memory. */
 export function routeOptions(model: Model, changes: FlatOptions = {}): AsModelOptions {
   const store = memoryStore({ now: () => 5_000 });
   const all = grouped({
@@ -78,6 +80,7 @@ export function routeOptions(model: Model, changes: FlatOptions = {}): AsModelOp
   return { sessions, store, instructions: "Be brief.", heartbeat: {}, onError() {} };
 }
 
+/** Returns a handler of the routes that throws if an answer isn't documented. */
 export function serve(options: AsModelOptions): HttpAgent["fetch"] {
   const routes = asModelRoutes(options);
   const { onError, store } = options;

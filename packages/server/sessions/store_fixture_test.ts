@@ -7,12 +7,14 @@ import { type Store, StoreError } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 
+/** A store that records its writes. */
 export interface RecordedStore extends Store {
   readonly writes: number;
   /** Returns a store after the first `writes` writes, as if the process had ended then. */
   readonly upTo: (writes: number) => Promise<Store>;
 }
 
+/** Returns an empty store in memory that records its writes. */
 export function recordedStore(): RecordedStore {
   const store = memoryStore();
   const log: ((store: Store) => Promise<unknown>)[] = [];
@@ -45,6 +47,7 @@ export function recordedStore(): RecordedStore {
   };
 }
 
+/** Returns a store that calls back before each commit. */
 export function watchedStore(see: (records: readonly StoreRecord[]) => Promise<void> | void): Store {
   const store = memoryStore();
   return {
@@ -56,6 +59,7 @@ export function watchedStore(see: (records: readonly StoreRecord[]) => Promise<v
   };
 }
 
+/** Error message of a full store. */
 export const FULL = "Cannot write to the store: it is full.";
 
 /**

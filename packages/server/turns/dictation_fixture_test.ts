@@ -12,6 +12,7 @@ import { watchedStore } from "../sessions/store_fixture_test.ts";
 
 export const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
 
+/** A model whose replies the test dictates, piece by piece. */
 export class Dictation {
   #pieces: { readonly event: ModelEvent; readonly taken: () => void }[] = [];
   #more = Promise.withResolvers<void>();
@@ -74,6 +75,7 @@ function outline(records: readonly StoreRecord[]): string {
   }).join(" ");
 }
 
+/** Returns a session with a dictated model, and its commits from its first turn on. */
 export async function dictatedSession(
   options: Partial<ScriptedOptions> & {
     readonly see?: (commit: string) => Promise<void> | void;

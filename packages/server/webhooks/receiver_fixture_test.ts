@@ -66,6 +66,7 @@ export function receiver(
   };
 }
 
+/** Returns the body if the reference library accepts its signature. */
 export function verified({ headers, body }: Received, secret: string): unknown {
   return new Webhook(secret).verify(body, headers);
 }
@@ -111,6 +112,7 @@ export function attemptsOf<S extends Store>(
   return { store: { ...store, commit }, attempted: () => attempts.take() };
 }
 
+/** A webhook as clients see it. */
 export interface WebhookBody {
   readonly id: string;
   readonly failingSince?: string;
@@ -127,6 +129,7 @@ export async function addWebhook(
   return { id, path: `/tare/v1/webhooks/${id}`, secret };
 }
 
+/** Returns a webhook's deliveries, newest first. */
 export async function deliveriesOf(handler: HttpAgent, path: string): Promise<readonly DeliveryBody[]> {
   const { body } = await call(handler, "GET", `${path}/deliveries`);
   return (body as { deliveries: readonly DeliveryBody[] }).deliveries;

@@ -9,6 +9,9 @@ const DONE = { scope: "POST /tare/v1/sessions", key: "done", bodyHash: "h" };
 const OPEN = { scope: "POST /tare/v1/sessions", key: "open", bodyHash: "h" };
 const FREE = { scope: "A", key: "é\u{1f600}", bodyHash: "h" };
 
+/**
+ * Fills an empty store: sessions with unordered names, a fork, one with a deleted parent, and this number of events.
+ */
 export async function fillStore(store: Store, events = 700): Promise<void> {
   const refs = await Promise.all(TEXTS.map(archiveRef));
   const archive = (sessionId: string, index: number): StoreRecord => ({
@@ -59,6 +62,7 @@ export async function fillStore(store: Store, events = 700): Promise<void> {
   ]);
 }
 
+/** Returns everything that {@linkcode fillStore} wrote. Claims the open key. */
 export async function askStore(store: Store): Promise<unknown> {
   const sessions = await store.listSessions();
   const refs = await Promise.all(TEXTS.map(archiveRef));

@@ -62,6 +62,7 @@ export type TestOfOpenings = (
   use: (one: Opening, two: Opening, place: Openings) => Promise<void>,
 ) => void;
 
+/** Returns a function that defines such tests for `place`. `name` is the function that opens stores. */
 export function openingsTest(name: string, place: SharedPlace): TestOfOpenings {
   return (what, use) =>
     Deno.test(`${name}: ${what}`, () =>
@@ -72,6 +73,7 @@ export function openingsTest(name: string, place: SharedPlace): TestOfOpenings {
       }));
 }
 
+/** Returns a store that holds each session before writing, for tests with a single opening. */
 export function holding(store: Opening): Opening {
   const take = async (sessionId: string) => {
     await store.shared.hold(sessionId).catch(() => {});
