@@ -19,6 +19,7 @@ async function withServer(use: (url: string) => Promise<void>): Promise<void> {
       defaultModel: "greeter",
       countTokens: () => Promise.resolve(estimateTokens),
       profile: profileNamed("none"),
+      approvalRules: [],
       windowTokens: 1000,
     },
     tools: [],
@@ -73,7 +74,7 @@ Deno.test("agentClient() numbers and replays events, lists and deletes sessions"
     assertEquals((await assertRejects(() => client.session(first), RefusedError)).status, 404);
     assertEquals(
       await client.agent(),
-      { workspace: "/w", model: "greeter", windowTokens: 1000 } as AgentInfo,
+      { workspace: "/w", model: "greeter", windowTokens: 1000, approvalRules: [] } as AgentInfo,
     );
   });
 });

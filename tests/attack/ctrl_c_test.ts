@@ -78,7 +78,7 @@ for (
       await shell.shows(/Well, /);
       shell.type("\x03");
       await shell.shows(
-        /Cancelling the turn …[^]*cancelled: The turn was cancelled\.[^]*ledger: [^]*ready> /,
+        /Cancelling the turn …[^]*! The turn was cancelled\.[^]*ready> /,
       );
       shell.type("echo ended with $?; exit\r");
       assertMatch(await shell.shows(/ended with \d+/), /ended with 130/);

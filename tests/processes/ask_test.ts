@@ -43,7 +43,7 @@ Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON"
   assertMatch(first.out, /^I am an offline demo model: [^]*[^\n]\n$/);
   assertEquals(first.out.includes("── step"), false);
   const id = /^session (\S+)\n/.exec(first.err)![1]!;
-  assertMatch(first.err, /\n── step 1\n[^]*\nledger: \d+ calls?, .*\n$/);
+  assertMatch(first.err, /\n[^]*\d+ calls? · .*\n$/);
   const second = await ask(["--json", "--session", id, "--url", server.url, "And", "now?"], env);
   assertEquals([second.code, second.err], [0, `session ${id}\n`]);
   const events = second.out.trim().split("\n").map((line) => JSON.parse(line));

@@ -1,5 +1,5 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
-import type { AgentClient, ChosenSettings, ListedCall } from "../agent_client.ts";
+import { type AgentClient, type ChosenSettings, type ListedCall, sessionRow } from "../agent_client.ts";
 import { counted, formatCount, partName } from "@tare/server/internal/format";
 import { usdText } from "../dollars.ts";
 import { renderPlan } from "../event_printer.ts";
@@ -124,6 +124,7 @@ const TABLE: Readonly<Record<string, Command>> = {
     "list tool results by number, with what the model still sees",
     listResults,
   ),
+  output: inSession("[NUMBER]", "show the whole last result, or a numbered one of /results", showOutput),
   retain: inSession(
     "NUMBER",
     "retain a tool result; an evicted one is restored at the next rewrite",
@@ -168,8 +169,9 @@ export const COMMANDS = `${
   Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(21)} ${text}`).join("\n")
 }
 
-@path names a file (Tab completes it), @image.png attaches an image. A line that ends with \\ continues on the next one;
-pasted text is one message. A cost unit is the price of one input token that is not read from the cache.`;
+@path names a file (Tab completes it), @image.png attaches an image.
+A line that ends with \\ continues on the next one; pasted text is one message.
+A cost unit is the price of one input token that is not read from the cache.`;
 
 /** Runs a line that begins with `/`. @throws {Error} with a message for users if the server refuses. */
 export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
@@ -272,8 +274,8 @@ async function cost(_: string, { client, session }: InSession): Promise<string> 
     `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} output tokens`;
   const baseline = calls.map(({ baseline }) => baseline);
   return [
-    `session:   ${callLines(calls)}`,
-    `last turn: ${callLines(calls.filter(({ turn }) => turn === newest.turn))}`,
+    `session:    ${callLines(calls)}`,
+    `last turn:  ${callLines(calls.filter(({ turn }) => turn === newest.turn))}`,
     ...(baseline.includes(null) ? [] : [`Estimated cost without Tare: ${priceOf(baseline)}.`]),
   ].join("\n");
 }
@@ -305,18 +307,12 @@ async function listSessions(client: AgentClient, search: string): Promise<string
   if (sessions.length === 0) {
     return search === "" ? "There is no session yet." : `No session contains: ${search}`;
   }
-  return sessions.map(({ id, title, turns, ledger: { usd } }) =>
-    `${id}  ${counted(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
-  ).join("\n");
+  return sessions.map(sessionRow).join("\n");
 }
 
 async function findSession(client: AgentClient, given: string): Promise<CommandOutcome | string> {
   if (given === "") return "Cannot change the session: /session needs an id. /sessions lists them.";
-  const found = (await client.listSessions("")).filter(({ id }) => id.startsWith(given));
-  if (found.length > 1) {
-    return `Cannot change the session: ${found.length} ids begin with ${given}. Use a longer one.`;
-  }
-  const session = found[0]?.id ?? given;
+  const session = await client.findSession(given);
   const questions = await client.questions(session);
   return { output: questions.map((text) => `› ${text}`).join("\n"), session };
 }
@@ -357,6 +353,14 @@ async function listResults(_: string, { client, session }: InSession): Promise<s
     } tokens` +
     (pin === null ? "" : `; ${pin.wish === "retain" ? "retain" : "evict"}: ${pin.state}`)
   ).join("\n");
+}
+
+async function showOutput(place: string, { client, session }: InSession): Promise<string> {
+  const content = await client.resultAt(session, place === "" ? undefined : Number(place));
+  return content ??
+    (place === ""
+      ? "No tool results yet."
+      : `Cannot show ${JSON.stringify(place)}: it is not the number of a result. /results lists them.`);
 }
 
 async function pin(place: string, { client, session, name }: InSession): Promise<string> {

@@ -19,6 +19,7 @@ export type ApprovalEvent = Extract<LoopEvent, { readonly type: "approval_reques
 /** Events committed before a turn starts, and the data to play it with. */
 export interface Opening extends Pick<WaitingTurn, "budget"> {
   readonly spent?: TurnLedger | undefined;
+  readonly continues?: boolean | undefined;
   readonly events: readonly SessionEvent[];
   readonly answers: readonly ToolMessage[];
   readonly answered: readonly AnsweredCall[];
@@ -79,7 +80,7 @@ export function openTurn(
     const answered = answeredCalls(after.pending, openCalls(history));
     return {
       ...{ events: decisions, answers: [], answered, always: after.always },
-      ...{ budget: pendingApproval?.budget, spent: pendingApproval?.spent },
+      ...{ budget: pendingApproval?.budget, spent: pendingApproval?.spent, continues: true },
     };
   }
   if (input === undefined && openApprovals(questions).length > 0) throw stillPending(id);
@@ -87,7 +88,7 @@ export function openTurn(
   // The server's description of tools needs no answer.
   const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
   if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(id);
-  return { ...left, budget };
+  return { ...left, budget, continues: input === undefined };
 }
 
 export function closeTurn(

@@ -284,6 +284,7 @@ Deno.test("approvals: a turn that continues with answers is one turn, whose end 
   ]);
   const { calls } = (await call(handler, "GET", `${session}/calls`)).body as { calls: { turn: number }[] };
   assertEquals(calls.map(({ turn }) => turn), [1, 1, 2]);
+  assertEquals(((await call(handler, "GET", session)).body as { turns: number }).turns, 2);
 });
 
 Deno.test("approvals: an edit is displayed with its changes, and its approval doesn't apply to other changes", async () => {

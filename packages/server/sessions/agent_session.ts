@@ -654,9 +654,9 @@ export class AgentSession {
   }
 
   async #resume(open: OpenTurn): Promise<void> {
-    const { before, resumed, events, request: { budget, spent, ...given } } = open;
+    const { before, resumed, events, request: { budget, spent, continues, ...given } } = open;
     const { always } = this.#approvals;
-    const opening = { budget, spent, always, events: [], answers: [], answered: [] };
+    const opening = { budget, spent, continues, always, events: [], answers: [], answered: [] };
     const release = this.#needs.environment.takeSlot("running");
     const begin = (committed: () => void) => {
       this.#isBegun = true;
@@ -964,7 +964,8 @@ export class AgentSession {
       ...{ ledger: end.ledger, opening, options: this.#needs.environment },
     });
     const { turns, ledger } = this.totals;
-    const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), pendingApproval };
+    const count = opening.continues && turns > 0 ? 0 : 1;
+    const ended = { turns: turns + count, ledger: addLedgers(ledger, end.ledger), pendingApproval };
     const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
     const received = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
     await this.#commit([...last, ...received, ...put, { type: "turn_end", ...end, ...whole }], {
@@ -1016,10 +1017,10 @@ function isBusy(error: unknown): boolean {
  */
 function storedTurn(
   { clientTools, payer, tools, settings, maxOutputTokens, unattended }: TurnRequest,
-  { budget, spent }: Opening,
+  { budget, spent, continues }: Opening,
 ): StoredTurn | undefined {
   if (clientTools || payer || tools) return undefined;
-  return { settings, maxOutputTokens, unattended, budget, spent };
+  return { settings, maxOutputTokens, unattended, budget, spent, continues };
 }
 
 function assertDone(answer: unknown): void {

@@ -114,6 +114,7 @@ export function rebuildHistory(
   let answers = new Map<string, ToolMessage>();
   /** Position at which the turn begins, until it has a reply. */
   let opening: number | undefined;
+  let continues = false;
 
   const settle = () => {
     for (const { id } of calls) {
@@ -134,6 +135,7 @@ export function rebuildHistory(
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
+        continues = event.input === undefined && turns > 0;
         opening = messages.length;
         calls = openCalls(messages);
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
@@ -176,7 +178,8 @@ export function rebuildHistory(
       case "turn_end":
         settle();
         ledger = addLedgers(ledger, event.ledger);
-        turns += 1;
+        if (!continues) turns += 1;
+        continues = false;
         turn = undefined;
         opening = undefined;
         break;
