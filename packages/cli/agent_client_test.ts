@@ -19,7 +19,6 @@ async function withServer(use: (url: string) => Promise<void>): Promise<void> {
       defaultModel: "greeter",
       countTokens: () => Promise.resolve(estimateTokens),
       profile: profileNamed("none"),
-      approvalRules: [],
       windowTokens: 1000,
     },
     tools: [],
