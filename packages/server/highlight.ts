@@ -12,12 +12,12 @@
  * @module
  */
 import * as languages from "@speed-highlight/core/languages";
-import { type ShjLanguageData, type ShjToken, tokenizeWith } from "@speed-highlight/core/tokenize";
+import { type ShjLanguageData, tokenizeWith } from "@speed-highlight/core/tokenize";
 
 /** A piece of code; `kind` is absent for plain text. */
 export interface CodePiece {
   readonly text: string;
-  readonly kind?: ShjToken;
+  readonly kind?: string;
 }
 
 /** Longest highlighted code, in UTF-16 code units. */
