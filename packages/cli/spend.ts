@@ -6,13 +6,13 @@
 // deno-lint-ignore-file no-console
 import { type CallReport, SPEND_BY, SPENT_ON, type UsageTotals } from "@tare/session/internal/report";
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
-import { connect } from "./agent_client.ts";
 import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { STATE_NAMES } from "./ledger_names.ts";
 import { printableJson, printableText } from "./terminal/printable_text.ts";
 import { short, table } from "./terminal/table.ts";
+import { withServer } from "./with_server.ts";
 
 const PARTS: Readonly<Record<keyof CallReport["spent"]["costUnits"], string>> = {
   cacheRead: "cache reads",
@@ -176,12 +176,13 @@ await runCommandLine({
   const by = SPEND_BY.find((one) => one === given);
   if (!by) throw new Error(`Cannot group by ${given}. Use one of ${SPEND_BY.join(", ")}.`);
   checkDays({ from, to });
-  const { client } = await connect(url);
-  if (session !== undefined) {
-    const spend = await client.sessionSpend(session);
-    console.log(json ? printableJson(spend) : printableText(sessionSpendText(spend)));
-  } else {
-    const spend = await client.spend({ by, from, to });
-    console.log(json ? printableJson(spend) : printableText(spendText(by, spend)));
-  }
+  await withServer(url, async (client) => {
+    if (session !== undefined) {
+      const spend = await client.sessionSpend(await client.findSession(session));
+      console.log(json ? printableJson(spend) : printableText(sessionSpendText(spend)));
+    } else {
+      const spend = await client.spend({ by, from, to });
+      console.log(json ? printableJson(spend) : printableText(spendText(by, spend)));
+    }
+  });
 });
