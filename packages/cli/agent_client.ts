@@ -211,6 +211,7 @@ export function agentClient(url: string, token?: string) {
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
     },
+    models: async () => (await api.json("GET /agent/models")).models,
     agent: (): Promise<AgentInfo> => api.json("GET /agent"),
     async cancel(id: string): Promise<void> {
       await api.json("POST /sessions/{id}/cancel", { path: { id } });

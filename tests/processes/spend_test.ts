@@ -11,9 +11,8 @@ Deno.test("spend.ts reports costs by day and session as text and JSON", async ()
     const [head, , heads, row] = byDay.out.split("\n");
     assertEquals(
       head,
-      `${
-        count(all.costUnits)
-      } cost units; ${all.unpricedCalls} calls without a price for ${all.calls} calls. ` +
+      `${count(all.costUnits)} cost units for ${all.calls} calls (${all.unpricedCalls} without a price), ` +
+        `at list prices of ${PRICES_DATE} unless set or reported. ` +
         "Days are in UTC.",
     );
     assertEquals(heads?.trim().split(/ {2,}/), [
