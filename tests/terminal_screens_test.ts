@@ -243,7 +243,7 @@ Deno.test("chat: piped lines are answered one after the other, to the end of inp
   const unknown = await piped(server.env, "", "--session", "zz");
   assertEquals([unknown.code, unknown.err], [
     1,
-    'Cannot find session "zz": no id begins with it. /sessions in the chat lists them.\n',
+    "Cannot find session zz: there is no such session.\n",
   ]);
 });
 

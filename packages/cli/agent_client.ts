@@ -239,9 +239,7 @@ export function agentClient(url: string, token?: string) {
       if (found.length === 1 && only !== undefined) return only;
       throw new Error(
         found.length === 0
-          ? `Cannot find session ${
-            JSON.stringify(given)
-          }: no id begins with it. /sessions in the chat lists them.`
+          ? `Cannot find session ${given}: there is no such session.`
           : `Cannot choose a session: several ids begin with ${given}. Use a longer one:\n${rows.join("\n")}`,
       );
     },

@@ -73,7 +73,7 @@ Deno.test("agentClient() numbers and replays events, lists and deletes sessions"
     assertEquals((await assertRejects(() => client.session(first), RefusedError)).status, 404);
     assertEquals(
       await client.agent(),
-      { workspace: "/w", approvalRules: [], model: "greeter", windowTokens: 1000 } as AgentInfo,
+      { workspace: "/w", model: "greeter", windowTokens: 1000, approvalRules: [] } as AgentInfo,
     );
   });
 });

@@ -30,13 +30,12 @@ const DEFAULT_COLUMNS = 80;
 
 const DEMO = "demo";
 
-const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and TARE_MODEL to the model's name; " +
-  "then run tare stop, and tare again.";
+const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and run tare again.";
 
 function greeting({ model, workspace }: AgentInfo, url: string): string {
   if (model === undefined) {
     throw new Error(
-      `Cannot start a chat: this server has a provider but no model. For a chat, ${HOW_TO_START}`,
+      "Cannot start a chat: this server has a provider but no model. Run tare settings TARE_MODEL=NAME, and tare again.",
     );
   }
   const where = workspace === undefined ? `at ${url}` : `in ${workspace}`;

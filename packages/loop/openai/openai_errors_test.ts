@@ -93,7 +93,7 @@ Deno.test("toModelError() tells an exhausted quota from a rate limit", async () 
   ) {
     const judgement = await judged(status, { error: { message, code } });
     assertEquals(judgement.code, expected ? "insufficient_quota" : "rate_limited", message);
-    assertEquals(judgement.state.includes("rate limit"), !expected);
+    assertEquals(judgement.state?.includes("rate limit"), !expected);
   }
 });
 

@@ -338,7 +338,10 @@ export function bookCall(
   const alike = promptCost(profile, baselinePrompt) + inner +
     (compaction ? promptCost(profile, compaction) : 0);
   const extra = extraOf(before.compacted, taken, alike - inner - promptCost(profile, taken.whole));
-  const refuted = taken.refutes ? Math.max(0, before.compacted.extraCostUnits ?? 0) : 0;
+  const { extraCostUnits = 0 } = before.compacted;
+  // A conversation that would still have fitted wasn't compacted, even if that would have been cheaper.
+  const wouldFit = last?.baseline !== undefined && last.baseline.providerTokens <= windowTokens;
+  const refuted = !taken.refutes ? 0 : wouldFit ? extraCostUnits : Math.max(0, extraCostUnits);
   const isInherited = before.rewritten === "before_fork" && !baseline.isDetour && !dryRun;
   const baselineCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
   // Estimates don't decide whether rewriting pays.

@@ -522,8 +522,9 @@ export function readUsage(value: unknown, reply: JsonRecord = {}): Usage | undef
   const usage = asRecord(value);
   if (!usage) return undefined;
   const { own, first, model, innerCalls } = readIterations(usage.iterations, readTokens);
-  const whole = readTokens(usage) ?? own ?? (innerCalls.length > 0 ? NOTHING_READ : undefined);
-  if (!whole) return undefined;
+  const reported = readTokens(usage) ?? own ?? (innerCalls.length > 0 ? NOTHING_READ : undefined);
+  if (!reported) return undefined;
+  const whole = own ? { cacheWriteTokens: 0, ...reported } : reported;
   const { promptTokens = 0 } = own ?? {};
   const { outputTokens: _, ...firstRead } = first ?? whole;
   // The request's own prompt was then read by the compaction.

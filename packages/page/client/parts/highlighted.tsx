@@ -1,5 +1,5 @@
 import { highlightCode } from "@tare/server/internal/highlight";
-import { Fragment, type JSX } from "preact";
+import { type ComponentChildren, Fragment, type JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 /** Time without a change until a growing text is highlighted, in milliseconds. */
@@ -9,7 +9,7 @@ const PAUSE = 150;
 export function Highlighted(
   { text, language }: { readonly text: string; readonly language: string },
 ): JSX.Element {
-  const [done, setDone] = useState<{ readonly text: string; readonly parts: readonly JSX.Element[] }>();
+  const [done, setDone] = useState<{ readonly text: string; readonly parts: ComponentChildren }>();
   useEffect(() => {
     const timer = setTimeout(() => setDone({ text, parts: highlight(text, language) }), done ? PAUSE : 0);
     return () => clearTimeout(timer);
@@ -17,7 +17,7 @@ export function Highlighted(
   return <>{done?.text === text ? done.parts : text}</>;
 }
 
-function highlight(text: string, language: string): readonly JSX.Element[] {
+function highlight(text: string, language: string): ComponentChildren {
   return highlightCode(text, language).map(({ text, kind }, at) =>
     kind ? <span key={at} class={`code-${kind}`}>{text}</span> : <Fragment key={at}>{text}</Fragment>
   );
