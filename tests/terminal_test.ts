@@ -109,7 +109,8 @@ Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }
   await say("\x1b[A\x1b[A\x7f\x7f\x7f\x7fhello again\r", /You said hello again\.[^]*prompt tokens[^]*› \S+$/);
   assertMatch(await say("/quote\r"), /Probability that the prompt is still cached: \d+ %/);
   const listed = await say("/sessions\r");
-  const [, id = ""] = /\r\n([0-9a-f]{8}) {2}\d{4}-\d\d-\d\d \d\d:\d\d {2}4 turns.* {2}hello\r\n/.exec(listed) ?? [];
+  const [, id = ""] =
+    /\r\n([0-9a-f]{8}) {2}\d{4}-\d\d-\d\d \d\d:\d\d {2}4 turns.* {2}hello\r\n/.exec(listed) ?? [];
   assertMatch(await say("/new\r"), /Your next message starts a new session\./);
   assertMatch(await say("/results\r"), /Cannot run \/results: this session has no messages yet/);
   assertMatch(await say(`/session ${id.slice(0, 4)}\r`), /› hello\r\n› wait\r\n› read\r\n› hello again\r\n/);
@@ -133,7 +134,10 @@ Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }
   await say("one\\\r", /… \S+$/);
   assertMatch(await say("two\r", /prompt tokens[^]*› \S+$/), /You said one\r\ntwo\./);
   // The last message again, and edited, each in a fork.
-  assertMatch(await say("/retry\r", /prompt tokens[^]*› \S+$/), /Continuing in a fork[^]*You said one\r\ntwo\./);
+  assertMatch(
+    await say("/retry\r", /prompt tokens[^]*› \S+$/),
+    /Continuing in a fork[^]*You said one\r\ntwo\./,
+  );
   await say("/ed\t", /\/edit $/);
   await say("\r", /› \S+\/edit one↵two$/);
   assertMatch(
@@ -173,7 +177,10 @@ Deno.test(
     const ASKS = new RegExp("y/a/n › (\u001b\\[\\d+G)?$");
     await chat.shows(PROMPT);
     assertMatch(await say("run\r", ASKS), /▌ Approval needed\r\n▌ Run echo first; until/);
-    assertMatch(await say("y\r"), /✓ Run echo first[^]*: allowed by the user\r\n[^]*● Run echo first[^]*│ first[^]*It is read\./);
+    assertMatch(
+      await say("y\r"),
+      /✓ Run echo first[^]*: allowed by the user\r\n[^]*● Run echo first[^]*│ first[^]*It is read\./,
+    );
     await say("run\r", ASKS);
     assertMatch(await say("not now\r"), /: denied by the user: not now\r\n[^]*✗ Run echo first[^]*error\r\n/);
     await say("run\r", ASKS);

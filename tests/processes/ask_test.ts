@@ -89,7 +89,7 @@ Deno.test("ask.ts prints a turn, continues a session, and prints events as JSON"
   const unknown = await ask(["--session", "none", "Hello?"], env);
   assertEquals([unknown.code, unknown.err], [
     1,
-    "session none\nCannot find session none: there is no such session.\n",
+    "Cannot find session none: there is no such session.\n",
   ]);
   const uninvited = await ask(["Hello?"], { ...env, TARE_TOKEN: "" });
   assertEquals(uninvited.code, 1);
