@@ -102,7 +102,7 @@ Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }
   );
   assertMatch(
     await say("read\r"),
-    /● log · 1 line\r\n\r\n(?:\r\x1b\[K.*)?It is read\.\r\n\r\n[\d,]+ cost units · 2 calls/,
+    /● log · 1 line\r\n\r\n(?:\r.*)?It is read\.\r\n\r\n[\d,]+ cost units · 2 calls/,
   );
   assertMatch(await say("/results\r"), /\r\n +(\d) {2}log, visible: [\d,]+ of [\d,]+ tokens\r\n/);
   // Arrow keys recall a line for editing.

@@ -211,6 +211,7 @@ export function agentClient(url: string, token?: string) {
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
     },
+    models: async () => (await api.json("GET /agent/models")).models,
     agent: (): Promise<AgentInfo> => api.json("GET /agent"),
     async cancel(id: string): Promise<void> {
       await api.json("POST /sessions/{id}/cancel", { path: { id } });
@@ -238,9 +239,7 @@ export function agentClient(url: string, token?: string) {
       if (found.length === 1 && only !== undefined) return only;
       throw new Error(
         found.length === 0
-          ? `Cannot find session ${
-            JSON.stringify(given)
-          }: no id begins with it. /sessions in the chat lists them.`
+          ? `Cannot find session ${given}: there is no such session.`
           : `Cannot choose a session: several ids begin with ${given}. Use a longer one:\n${rows.join("\n")}`,
       );
     },

@@ -147,6 +147,11 @@ Ctrl-C cancels the turn. A second Ctrl-C exits without waiting for its end.`,
     typed: question,
   });
   const { client } = await connect(url);
-  const end = await ask(client, { input, session: session ?? await client.createSession(), effort, json });
+  const end = await ask(client, {
+    input,
+    session: session === undefined ? await client.createSession() : await client.findSession(session),
+    effort,
+    json,
+  });
   return end === "completed" ? 0 : end === "cancelled" ? 130 : 1;
 });

@@ -239,7 +239,7 @@ Deno.test("eventPrinter() prints diffs once, truncated", () => {
     ...{ type: "tool_result", step: 1, id, name: "edit_file", content: "edited", error: false } as const,
     ...{ bytes: 6, durationMs: 1, change: { ...change, diff } },
   });
-  const updateLine = (id: string, ...changed: string[]) => [
+  const updateLine = (...changed: string[]) => [
     `● edit_file · +1 −1`,
     ...changed,
   ];
@@ -254,9 +254,9 @@ Deno.test("eventPrinter() prints diffs once, truncated", () => {
     [
       "Half a line",
       "",
-      ...updateLine("requested"),
-      ...updateLine("unasked", "  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
-      ...updateLine("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … 2 more lines"),
+      ...updateLine(),
+      ...updateLine("  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
+      ...updateLine(...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … 2 more lines"),
       "",
     ],
   );

@@ -14,10 +14,26 @@
 import * as languages from "@speed-highlight/core/languages";
 import { type ShjLanguageData, tokenizeWith } from "@speed-highlight/core/tokenize";
 
-/** A piece of code; `kind` is absent for plain text. */
+/** A piece of code. */
 export interface CodePiece {
   readonly text: string;
-  readonly kind?: string;
+  /** Absent for plain text. */
+  readonly kind?:
+    | "bool"
+    | "class"
+    | "cmnt"
+    | "deleted"
+    | "err"
+    | "esc"
+    | "func"
+    | "insert"
+    | "kwd"
+    | "num"
+    | "oper"
+    | "section"
+    | "str"
+    | "type"
+    | "var";
 }
 
 /** Longest highlighted code, in UTF-16 code units. */

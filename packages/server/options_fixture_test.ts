@@ -43,7 +43,15 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
       windowTokens: true,
       assumesWindow: true,
     },
-    ...{ countTokens: true, efforts: true, effort: true, supportsImages: true, address: true, notice: true },
+    ...{
+      countTokens: true,
+      list: true,
+      efforts: true,
+      effort: true,
+      supportsImages: true,
+      address: true,
+      notice: true,
+    },
   },
   prompt: {
     ...{

@@ -73,6 +73,7 @@ export function ownRoutes(options: TableOptions) {
     ...webhookRoutes(options),
     ...fileRoutes(options),
     agentRoute(options),
+    modelsRoute(options),
   ];
 }
 
@@ -145,6 +146,25 @@ function agentRoute(
           ...(supportsImages !== undefined && { supportsImages }),
         },
       };
+    },
+  });
+}
+
+function modelsRoute({ models: { list, defaultModel } }: TableOptions) {
+  return route({
+    method: "GET",
+    path: "/agent/models",
+    operationId: "listAgentModels",
+    summary: "Returns the models that the agent's provider lists, which a session may choose.",
+    responses: {
+      200: json("The models.", closed({ models: Type.Array(Type.String()) }, "AgentModels")),
+      501: "The provider doesn't list them.",
+    },
+    answer: async () => {
+      const models = await list?.().catch((error) => {
+        throw new HttpError(501, "not_supported", `Cannot list the models: ${error.message}.`);
+      });
+      return { json: { models: [...models ?? [defaultModel].filter((name) => name !== undefined)] } };
     },
   });
 }

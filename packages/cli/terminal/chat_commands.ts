@@ -1,6 +1,7 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
 import { type AgentClient, type ChosenSettings, type ListedCall, sessionRow } from "../agent_client.ts";
 import { counted, formatCount, partName } from "@tare/server/internal/format";
+import { modelRows } from "../choose_model.ts";
 import { usdText } from "../dollars.ts";
 import { renderPlan } from "../event_printer.ts";
 import { STATE_NAMES } from "../ledger_names.ts";
@@ -98,11 +99,13 @@ const TABLE: Readonly<Record<string, Command>> = {
   cost: inSession("", "cost of the session and of its last turn", cost),
   model: [
     "[NAME]",
-    "show or set the model of the next turns",
+    "set the model of the next turns, or list the models and their prices",
     async (rest, context) =>
       /\s/.test(rest)
         ? `Cannot use model "${rest}": names of models have no spaces. /effort sets the reasoning effort.`
-        : await chooseModel(context, rest === "" ? {} : { model: rest }),
+        : rest === ""
+        ? await showModels(context)
+        : await chooseModel(context, { model: rest }),
   ],
   effort: [
     "[LEVEL]",
@@ -315,6 +318,12 @@ async function findSession(client: AgentClient, given: string): Promise<CommandO
   const session = await client.findSession(given);
   const questions = await client.questions(session);
   return { output: questions.map((text) => `› ${text}`).join("\n"), session };
+}
+
+async function showModels(context: Context): Promise<CommandOutcome> {
+  const chosen = await chooseModel(context, {});
+  const rows = await context.client.models().then(modelRows, (error) => [error.message]);
+  return { ...chosen, output: [chosen.output, ...rows, "/model NAME chooses one."].join("\n") };
 }
 
 async function chooseModel(

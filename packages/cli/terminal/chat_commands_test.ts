@@ -70,6 +70,7 @@ const client = {
     given === "x" ? Promise.reject(new Error("No id begins with x.")) : Promise.resolve(given),
   resultAt: (_: string, place = 7) => Promise.resolve(place === 7 ? "the\nwhole" : undefined),
   createSession: () => Promise.resolve("new"),
+  models: () => Promise.resolve(["gpt-5.5", "gpt-oss:20b"]),
   choose: (session: string, wanted: { readonly model?: string; readonly effort?: string | null }) =>
     Promise.resolve({
       session: {
@@ -279,7 +280,12 @@ Deno.test("chatCommand() runs custom commands", async () => {
 
 Deno.test("chatCommand() shows and sets model and effort of the next turns", async () => {
   assertEquals(await run("/model"), {
-    output: "model gpt-5.5, effort default (one of low, high)",
+    output: [
+      "model gpt-5.5, effort default (one of low, high)",
+      "   1  gpt-5.5                      $5 in, $30 out per million",
+      "   2  gpt-oss:20b",
+      "/model NAME chooses one.",
+    ].join("\n"),
     session: "ab1",
   });
   const cold = "\nIts cache contains nothing that was sent to other models, so the next request costs more.";

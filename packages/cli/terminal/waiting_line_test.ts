@@ -198,3 +198,33 @@ Deno.test("waitingLine() shows a joined turn until an event specifies more", () 
   line.close();
   assertEquals(written, [`${ERASE}⠋ 0 s · Working`, `${ERASE}⠙ 0 s · Working`, ERASE]);
 });
+
+Deno.test("waitingLine() continues the numbers of steps after an approval, and not in the next turn", () => {
+  let draw = () => {};
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text.split(" s · ")[1]!),
+    now: () => 0,
+    tick(given) {
+      draw = given;
+      return () => {};
+    },
+  });
+  const end = { type: "turn_end", text: "", ledger: EMPTY_LEDGER } as const;
+  const followed: readonly SessionEvent[] = [
+    { type: "turn_start", input: "q" },
+    { type: "step_start", step: 1 },
+    { type: "step_start", step: 2 },
+    { ...end, reason: "approval" },
+    { type: "turn_start" },
+    { type: "step_start", step: 1 },
+    { ...end, reason: "completed" },
+    { type: "turn_start", input: "q" },
+    { type: "step_start", step: 1 },
+  ];
+  for (const event of followed) {
+    line.follow(event);
+    if (event.type === "step_start") draw();
+  }
+  assertEquals(written, ["Thinking", "Thinking · step 2", "Thinking · step 3", "Thinking"]);
+});

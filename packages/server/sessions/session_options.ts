@@ -49,6 +49,8 @@ export interface ModelOptions {
    */
   readonly assumesWindow?: ((model: string) => boolean) | undefined;
   readonly countTokens: () => Promise<CountTokens>;
+  /** Returns the names of the provider's models. Default: unknown. */
+  readonly list?: (() => Promise<readonly string[]>) | undefined;
   /** Returns the efforts that a model supports; `undefined` if the provider decides. Default: unknown. */
   readonly efforts?: ((model: string) => readonly string[] | undefined) | undefined;
   /** Reasoning effort of models that support it, unless a session has its own. Default: the model's own. */
