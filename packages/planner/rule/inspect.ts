@@ -392,6 +392,7 @@ export class KnownSession {
         promptTokens: theirs,
         cachedTokens,
         cacheHitProbability,
+        historyTokens: scaled(scale, baseline.wholeTokens),
         windowTokens,
         windowUse,
         fullFrom,
