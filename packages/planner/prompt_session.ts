@@ -47,10 +47,11 @@ export interface PromptSessionOptions {
   /** Active mechanisms. Default: all; `references` only in lossless mode and where cache reads are cheap. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /**
-   * Eviction policy: `costly` content, or `nothing` (lossless mode) until the window is full. Default:
-   * `costly`.
+   * Weight of refetches: `balanced` counts failed edits and repeated reads, too; `eager` evicts sooner, for
+   * work that hardly returns to what it read; `lossless` evicts nothing until the window is full. Default:
+   * `balanced`.
    */
-  readonly forget?: "costly" | "nothing" | undefined;
+  readonly evict?: "lossless" | "balanced" | "eager" | undefined;
   /** Traits of the tools, by name. Default: none. */
   readonly tools?: ToolTraits | undefined;
   /**

@@ -109,7 +109,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
   "prompt?": {
     "policy?": "string",
     "mechanisms?": "object",
-    "forget?": "string",
+    "evict?": "string",
     "truncateTokens?": "count",
     "alwaysFull?": "array",
     "triggers?": "object",

@@ -68,6 +68,14 @@ export const KEEP_WANTED: Retention = {
   errorWeight: 3,
 };
 
+const EAGER_SHARE = 1 / 4;
+
+/** Rule for work that hardly returns to what it read. */
+export const EAGER: Retention = {
+  ...KEEP_WANTED,
+  loss: (standing, profile) => EAGER_SHARE * KEEP_WANTED.loss(standing, profile),
+};
+
 /** Rule by age alone: results before the protected tail are evicted; steps and tools stay. */
 export const BY_AGE: Retention = {
   loss: () => 0,

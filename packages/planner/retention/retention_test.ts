@@ -4,6 +4,7 @@ import { hashPiece } from "@tare/messages/internal";
 import { profileNamed } from "@tare/planner";
 import {
   BY_AGE,
+  EAGER,
   findRemovals,
   KEEP_WANTED,
   type RemovalOptions,
@@ -189,6 +190,14 @@ Deno.test("findRemovals() carries a read longer while calls read or edit its fil
     find([...read, ...later(0, 8), ...between, ...later(8, 3)], { profile: profileNamed("anthropic-5m") });
   assertEquals(found(step("lexer", 10, "edit")), [2]);
   assertEquals(found(step("parser", 10, "edit")), []);
+});
+
+Deno.test("EAGER evicts a result sooner", () => {
+  const later = Array.from({ length: 4 }, (_, at) => step(`s${at}`, 10)).flat();
+  const history = [{ role: "user", content: "Go." } as const, ...step("parser", 3_000, "read"), ...later];
+  const found = (retention: typeof EAGER) =>
+    find(history, { retention, profile: profileNamed("anthropic-5m") });
+  assertEquals([found(KEEP_WANTED), found(EAGER)], [[], [2]]);
 });
 
 Deno.test("findRemovals() keeps a result that was recalled twice, for some calls", () => {
