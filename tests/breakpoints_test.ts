@@ -28,10 +28,10 @@ function request(messages: readonly object[], ttl: Breakpoints): Request {
 
 /** Returns the cached share of such a client's prompts in 60 calls, and its writes for an hour. */
 async function played(
-  { throughTare, ttl = "5m", forget, baseURL = "http://provider/v1" }: {
+  { throughTare, ttl = "5m", evict, baseURL = "http://provider/v1" }: {
     readonly throughTare: boolean;
     readonly ttl?: Breakpoints;
-    readonly forget?: "nothing";
+    readonly evict?: "lossless";
     readonly baseURL?: string;
   },
 ) {
@@ -48,7 +48,7 @@ async function played(
   const { fetch: passed } = gateway({
     upstreams: { messages: { baseURL, profile: profileNamed("anthropic-5m") } },
     fetch: fetchFrom,
-    planning: { forget },
+    planning: { ...(evict && { evict }) },
     countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
     now: () => nowMs,
   });
@@ -80,15 +80,15 @@ async function played(
 
 Deno.test("cache breakpoints: a client that marks only tools and instructions has its whole conversation cached through Tare", async () => {
   const straight = await played({ throughTare: false });
-  const whole = await played({ throughTare: true, forget: "nothing" });
+  const whole = await played({ throughTare: true, evict: "lossless" });
   const planned = await played({ throughTare: true });
   assert(straight.share < 0.25, `straight: ${straight.share}`);
-  assert(whole.share >= 0.85, `forgetting nothing: ${whole.share}`);
+  assert(whole.share >= 0.85, `lossless: ${whole.share}`);
   assert(planned.share >= 0.85, `planned: ${planned.share}`);
 });
 
 Deno.test("cache breakpoints: those added after a client's for an hour have the shortest lifetime", async () => {
-  const { share, hourTokens } = await played({ throughTare: true, ttl: "1h", forget: "nothing" });
+  const { share, hourTokens } = await played({ throughTare: true, ttl: "1h", evict: "lossless" });
   const straight = await played({ throughTare: false, ttl: "1h" });
   // Except for the tool that is offered next to the client's own.
   assert(

@@ -28,7 +28,7 @@ async function callsWith(
       messages: { baseURL: "http://provider/v1", profile },
     },
     fetch: (...args) => provider.fetch(new Request(...args)),
-    planning: { forget: "nothing" },
+    planning: { evict: "lossless" },
     countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
     now: () => nowMs,
   });

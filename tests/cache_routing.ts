@@ -45,7 +45,7 @@ export async function measureRouting(scene: RoutingScene): Promise<number> {
       chat: { baseURL: DEFAULT_PROVIDER.baseURL, profile: profileNamed(DEFAULT_PROVIDER.profile) },
     },
     fetch: fetchFrom,
-    planning: { forget: "nothing" },
+    planning: { evict: "lossless" },
     countTokens: () => Promise.resolve(estimateTokens),
     now: () => nowMs,
   });

@@ -57,7 +57,7 @@ const FUNCTIONS: Readonly<
       "summarize",
       "state",
       "advanced",
-      "forget",
+      "evict",
     ],
     async run(options) {
       const session = plannerSession(options);

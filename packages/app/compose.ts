@@ -326,7 +326,7 @@ function promptOptions(
       ...(off.includes("references") && { references: false }),
       normalization: !off.includes("normalization"),
     },
-    forget: policy === "lossless" ? "nothing" : "costly",
+    evict: policy === "lossless" || policy === "eager" ? policy : "balanced",
     truncateTokens,
     triggers,
   };

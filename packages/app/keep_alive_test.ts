@@ -56,7 +56,7 @@ class Talk {
     this.gateway = gateway({
       upstreams: { messages: { baseURL: "http://upstream.example/v1", profile: PROFILE } },
       countTokens: () => Promise.resolve((text: string) => text.split(" ").length),
-      planning: { forget: "nothing" },
+      planning: { evict: "lossless" },
       now,
       keepAlive: this.keepAlive,
       fetch: async (...args) => {

@@ -68,7 +68,7 @@ export interface HttpGateway {
 const PLANNING: NeededOptions<PolicyOptions> = {
   "policy?": "string",
   "mechanisms?": "object",
-  "forget?": "string",
+  "evict?": "string",
   "truncateTokens?": "count",
   "alwaysFull?": "array",
   "triggers?": "object",

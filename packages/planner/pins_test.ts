@@ -91,7 +91,7 @@ Deno.test("pins: a retained result is restored with its call, and an evicted one
   const { call } = make({
     profile: profileNamed("none"),
     windowTokens: 100_000,
-    mechanisms: { ...OFF, context: true },
+    mechanisms: { ...OFF, prune: false, context: true },
   });
   const messages: Message[] = [];
   const play = async (id: string, pins: readonly Pin[] = []) => {

@@ -15,7 +15,7 @@ export type { ClassicTriggers };
 export interface PolicyOptions extends
   Pick<
     PromptSessionOptions,
-    "mechanisms" | "forget" | "truncateTokens" | "alwaysFull"
+    "mechanisms" | "evict" | "truncateTokens" | "alwaysFull"
   > {
   /** Policy that decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: "planner" | "classic" | undefined;

@@ -47,10 +47,11 @@ export interface PromptSessionOptions {
   /** Active mechanisms. Default: all; `references` only in lossless mode and where cache reads are cheap. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /**
-   * Eviction policy: `costly` content, or `nothing` (lossless mode) until the window is full. Default:
-   * `costly`.
+   * Weight of refetches: `balanced` counts failed edits and repeated reads, too; `eager` evicts sooner, for
+   * work that hardly returns to what it read; `lossless` evicts nothing until the window is full. Default:
+   * `balanced`.
    */
-  readonly forget?: "costly" | "nothing" | undefined;
+  readonly evict?: "lossless" | "balanced" | "eager" | undefined;
   /** Traits of the tools, by name. Default: none. */
   readonly tools?: ToolTraits | undefined;
   /**
@@ -139,6 +140,10 @@ export interface Standing {
   readonly age: number;
   /** Calls since it entered or a call last used one of its names. */
   readonly wantedAge: number;
+  /** Calls since it entered or a call last read or edited its file. */
+  readonly touchedAge: number;
+  /** Whether it entered in the active turn. */
+  readonly isActive: boolean;
   /** Tokens at the start of the prompt that only the provider sees. */
   readonly unseenTokens: number;
 }

@@ -23,7 +23,7 @@ import {
   type SessionView,
 } from "./prompt_session.ts";
 import { currentProfile, currentWindow, type Profile, referencesPay } from "./providers.ts";
-import { KEEP_WANTED } from "./retention/retention.ts";
+import { EAGER, KEEP_WANTED } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL, quotePrompt } from "./rule/decide.ts";
 import { type Inspection, KnownSession, type Plan, planAsItIs, staysAsItIs } from "./rule/inspect.ts";
 
@@ -117,7 +117,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   };
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
-  const isLossless = options.forget === "nothing";
+  const isLossless = options.evict === "lossless";
   const wanted = { ...eachMechanism(true), ...options.mechanisms };
   const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
   /** Ingestion, loaded with the first result. */
@@ -125,7 +125,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   const know = (account: PlannerState, from?: KnownSession, before?: Inspection) =>
     new KnownSession({
       ...options,
-      retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
+      retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options),
       lossLimit: options.lossLimit ?? 0.05,
     }, { account, from, before });
   let known = know(state.planner, from, options.inspected as Inspection | undefined);
@@ -384,11 +384,11 @@ function isOfCalls(message: History["messages"][number]): boolean {
 
 function retentionOf(
   { context, prune, schemas }: Mechanisms,
-  own: Partial<Retention> | undefined,
+  { evict, retention }: Pick<FlatSessionOptions, "evict" | "retention">,
 ): Retention {
   return {
-    ...KEEP_WANTED,
-    ...own,
+    ...(evict === "eager" ? EAGER : KEEP_WANTED),
+    ...retention,
     ...(!prune && { resultTailTokens: Infinity }),
     ...(!context && { stepTailTokens: Infinity }),
     ...(!schemas && { compactTools: false }),
@@ -436,7 +436,7 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   "windowTokens?": ["positive", "function"],
   "dryRun?": ON_OR_OFF,
   "mechanisms?": Object.fromEntries(Object.keys(NO_MECHANISMS).map((name) => [`${name}?`, ON_OR_OFF])),
-  "forget?": new Set(["costly", "nothing"]),
+  "evict?": new Set(["lossless", "balanced", "eager"]),
   "tools?": "object",
   "summarize?": "function",
   "truncateTokens?": "count",

@@ -110,7 +110,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
   "prompt?": {
     "policy?": "string",
     "mechanisms?": "object",
-    "forget?": "string",
+    "evict?": "string",
     "truncateTokens?": "count",
     "alwaysFull?": "array",
     "triggers?": "object",

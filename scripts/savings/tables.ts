@@ -18,7 +18,8 @@ const NAMES = Object.keys(PROVIDERS);
 /** Policies of docs/savings.md. */
 const POLICIES: Readonly<Record<string, string>> = {
   planner: "**planner**",
-  "planner-nothing": "**planner, lossless mode**",
+  "planner-eager": "**planner, eager**",
+  "planner-lossless": "**planner, lossless mode**",
   compaction: "compaction at 0.9 of the window",
   "clear-30k-3": "clear all but 3 results, over 30k",
   "mask-10": "mask all but the last 10 results",
@@ -43,7 +44,10 @@ export async function savingsTables(
   { countTokens }: { readonly countTokens: CountTokens },
 ): Promise<{ readonly tables: readonly string[]; readonly svg: string }> {
   const options = { profiles: NAMES, countTokens };
-  const plays = await playProviders(data, { ...options, policies: ["planner", "planner-nothing"] });
+  const plays = await playProviders(data, {
+    ...options,
+    policies: ["planner", "planner-eager", "planner-lossless"],
+  });
   const halfB = data.map((source) => ({
     ...source,
     recordings: source.recordings.filter(({ group }) => halfOf(group) === "B"),
@@ -138,7 +142,8 @@ function billTable(plays: Plays): string[][] {
       cell("planner", longestThird(sessions)),
       cell("planner", sessions.filter(isShort)),
       share(bill("planner", sessions)!.worst),
-      cell("planner-nothing", sessions),
+      cell("planner-eager", sessions),
+      cell("planner-lossless", sessions),
     ]];
   });
   return [
@@ -149,6 +154,7 @@ function billTable(plays: Plays): string[][] {
       "longest third",
       `up to ${SHORT_CALLS} calls`,
       "worst session",
+      "eager",
       "lossless mode",
     ],
     ...rows,
@@ -187,7 +193,8 @@ function lengthTable(plays: Plays): string[][] {
     row("sessions", ({ length }) => String(length)),
     row("planner", costs("planner")),
     row("worst session", (some) => share(ofPolicy("planner", some).worst)),
-    row("lossless mode", costs("planner-nothing")),
+    row("eager", costs("planner-eager")),
+    row("lossless mode", costs("planner-lossless")),
   ];
 }
 

@@ -45,7 +45,7 @@ const PARTS = [
   ...["recall", "programs"] as const,
 ];
 
-const POLICY_NAMES = ["planner", "lossless", "classic"] as const;
+const POLICY_NAMES = ["planner", "lossless", "eager", "classic"] as const;
 
 /** The settings by group, in the order of `--help all`. */
 const GROUPS = {
@@ -332,8 +332,8 @@ const GROUPS = {
       variable: "TARE_POLICY",
       fallback: "planner",
       help:
-        "When a prompt is rewritten: planner, as soon as that pays; lossless, only if the window is full; " +
-        "classic, at fixed triggers",
+        "When content is evicted: planner, as soon as that pays; eager, sooner, for work that hardly returns to " +
+        "what it read; lossless, only if the window is full; classic, at fixed triggers",
       ...oneOf(...POLICY_NAMES),
     },
     off: {

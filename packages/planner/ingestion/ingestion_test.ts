@@ -248,10 +248,10 @@ Deno.test("references: by default only in lossless mode and where reads from the
     Object.values(PROFILES).map(async (profile) => await refers({ profile }) ? [profile.name] : []),
   );
   assertEquals(saving.flat(), ["deepseek", "local"]);
-  assertEquals(await refers({ forget: "nothing" }), true);
+  assertEquals(await refers({ evict: "lossless" }), true);
   assertEquals(await refers({ mechanisms: { references: true } }), true);
   const off = { mechanisms: { references: false } };
-  assertEquals(await refers({ ...off, forget: "nothing" }), false);
+  assertEquals(await refers({ ...off, evict: "lossless" }), false);
   assertEquals(await refers({ ...off, profile: profileNamed("deepseek") }), false);
 });
 
@@ -279,7 +279,7 @@ Deno.test("references: a session whose profile gets cheap reads refers to earlie
 });
 
 Deno.test("lossless mode: results are deduplicated, and only a full window evicts", async () => {
-  const options = { profile: profileNamed("none"), forget: "nothing" } as const;
+  const options = { profile: profileNamed("none"), evict: "lossless" } as const;
   const { view } = make(options);
   let history: Message[] = [user("Go.")];
   for (let turn = 0; turn < 12; turn++) {

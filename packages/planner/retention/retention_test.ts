@@ -4,6 +4,7 @@ import { hashPiece } from "@tare/messages/internal";
 import { profileNamed } from "@tare/planner";
 import {
   BY_AGE,
+  EAGER,
   findRemovals,
   KEEP_WANTED,
   type RemovalOptions,
@@ -177,8 +178,26 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
   assertEquals(found("lexer.ts"), [2]);
   assertEquals(found("parser.ts"), []);
   const edit = step("parser", 10, "edit");
-  const long = Array.from({ length: 30 }, (_, at) => step(`t${at}`, 10)).flat();
+  const long = Array.from({ length: 60 }, (_, at) => step(`t${at}`, 10)).flat();
   assertEquals(found("parser.ts", ...edit, ...long), [2]);
+});
+
+Deno.test("findRemovals() carries a read longer while calls read or edit its file", () => {
+  const read = [{ role: "user", content: "Go." } as const, ...step("parser", 3_000, "read")];
+  const later = (from: number, count: number) =>
+    Array.from({ length: count }, (_, at) => step(`s${from + at}`, 10)).flat();
+  const found = (between: readonly Message[]) =>
+    find([...read, ...later(0, 8), ...between, ...later(8, 3)], { profile: profileNamed("anthropic-5m") });
+  assertEquals(found(step("lexer", 10, "edit")), [2]);
+  assertEquals(found(step("parser", 10, "edit")), []);
+});
+
+Deno.test("EAGER evicts a result sooner", () => {
+  const later = Array.from({ length: 4 }, (_, at) => step(`s${at}`, 10)).flat();
+  const history = [{ role: "user", content: "Go." } as const, ...step("parser", 3_000, "read"), ...later];
+  const found = (retention: typeof EAGER) =>
+    find(history, { retention, profile: profileNamed("anthropic-5m") });
+  assertEquals([found(KEEP_WANTED), found(EAGER)], [[], [2]]);
 });
 
 Deno.test("findRemovals() keeps a result that was recalled twice, for some calls", () => {

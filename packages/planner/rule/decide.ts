@@ -43,6 +43,8 @@ export interface CachedPrompt {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly cacheHitProbability: number;
+  /** Tokens of the whole history, evicted content included. Default: `promptTokens`. */
+  readonly historyTokens?: number;
 }
 
 /** A prompt, its evictable parts, and the limits of the decision. */
@@ -182,8 +184,8 @@ export function fullFromTokens(windowTokens: number, emptiedTokens = 0): number 
 }
 
 /**
- * Returns the parts evicted from a full window, at the lowest cost per freed token; none if the window isn't
- * full or evictions don't help.
+ * Returns the parts evicted from a full window at the lowest total cost; none if the window isn't full or
+ * evictions don't help.
  */
 function makeRoom(situation: Situation): readonly Removal[] {
   const { windowTokens, promptTokens, windowUse = promptTokens } = situation;
@@ -199,10 +201,14 @@ function makeRoom(situation: Situation): readonly Removal[] {
   return all >= WORTHWHILE_SHARE * windowUse ? those : [];
 }
 
+/**
+ * Weighs the cost by the expected number of times that the window is emptied: a session probably grows as
+ * much again as it has.
+ */
 function cheapestRoom(
   removals: readonly Removal[],
   neededTokens: number,
-  { profile, cachedTokens, cacheHitProbability }: CachedPrompt,
+  { profile, promptTokens, cachedTokens, cacheHitProbability, historyTokens = promptTokens }: CachedPrompt,
 ): readonly Removal[] {
   const broken = cacheHitProbability * (profile.write - profile.read);
   let best: { readonly cost: number; readonly removals: readonly Removal[] } | undefined;
@@ -216,7 +222,8 @@ function cheapestRoom(
       freed += removal.tokens;
       loss += removal.loss;
       if (freed < neededTokens) continue;
-      const cost = (broken * Math.max(0, cachedTokens - start - freed) + loss) / freed;
+      const once = broken * Math.max(0, cachedTokens - start - freed) + loss;
+      const cost = once * (1 + historyTokens / freed);
       if (cost < (best?.cost ?? Infinity)) best = { cost, removals: byWorth.slice(0, at + 1) };
     }
   }

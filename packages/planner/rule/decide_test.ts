@@ -367,7 +367,7 @@ Deno.test("decide() takes the largest of all paid and allowed cuts, and reports 
   ));
 });
 
-Deno.test("decide() empties a full window at the lowest cost per freed token, of the newest 1, 2, 4 … removals", () => {
+Deno.test("decide() empties a full window at the lowest total cost, of the newest 1, 2, 4 … removals", () => {
   fc.assert(fc.property(
     removals(10_000),
     fc.record({
@@ -403,8 +403,8 @@ Deno.test("decide() empties a full window at the lowest cost per freed token, of
               const freed = chosen.reduce((sum, { tokens }) => sum + tokens, 0);
               const loss = chosen.reduce((sum, one) => sum + one.loss, 0);
               const broken = Math.max(0, options.cachedTokens - behind[0]!.start - freed);
-              const cost = (options.cacheHitProbability * (profile.write - profile.read) * broken + loss) /
-                freed;
+              const once = options.cacheHitProbability * (profile.write - profile.read) * broken + loss;
+              const cost = once * (1 + warm.promptTokens / freed);
               if (freed >= needed && cost < best.cost) best = { cost, removals: chosen };
             }
           }

@@ -392,6 +392,7 @@ export class KnownSession {
         promptTokens: theirs,
         cachedTokens,
         cacheHitProbability,
+        historyTokens: scaled(scale, baseline.wholeTokens),
         windowTokens,
         windowUse,
         fullFrom,
@@ -402,7 +403,7 @@ export class KnownSession {
         allowedRewriteCost:
           (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
           account.paid - cost,
-        stopped: account.stopped || this.#options.forget === "nothing",
+        stopped: account.stopped || this.#options.evict === "lossless",
         // A fork's start is cached for its parent, so rewriting waits until it was read. For a history seen
         // first, it is unknown which parts its model uses and which are cached.
         isHeld: account.forked && !isSurelyCold(cacheHitProbability) ||
@@ -487,7 +488,7 @@ export class KnownSession {
 
   nextKeepAlive(idle: Idle): KeepAliveRequest | undefined {
     const { clock, stopped, waitingTokens } = this.#account;
-    const prunes = !stopped && this.#options.forget !== "nothing";
+    const prunes = !stopped && this.#options.evict !== "lossless";
     return nextKeepAlive(clock, idle, { profile: this.profile, prunedTokens: prunes ? waitingTokens : 0 });
   }
 

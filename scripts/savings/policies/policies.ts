@@ -12,11 +12,8 @@ import { clairvoyant } from "./optimum.ts";
 const PLANNERS: Readonly<Record<string, PlannerOptions>> = {
   planner: {},
   "planner-untruncated": { mechanisms: { truncate: false } },
-  "planner-nothing": { forget: "nothing" },
-  "planner-repeating": { mechanisms: { references: false, normalization: false } },
-  "planner-references": { mechanisms: { references: true } },
-  "planner-no-references": { mechanisms: { references: false } },
-  "planner-no-normalization": { mechanisms: { normalization: false } },
+  "planner-eager": { evict: "eager" },
+  "planner-lossless": { evict: "lossless" },
   /** Choices of the optimum: eviction by age, no dropped turns, no loss limit, no truncation. */
   "planner-age": {
     advanced: { retention: BY_AGE, lossLimit: Infinity },
