@@ -56,6 +56,7 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
   prompt: {
     ...{
       policy: true,
+      evict: true,
       mechanisms: true,
       forget: true,
       truncateTokens: true,

@@ -41,7 +41,7 @@ Deno.test("property: wordWrap() fits any text into any width, keeps its words, a
     const text = all(pieces);
     assertEquals(all([pieces.join("")]), text);
     for (const row of text.split("\n")) assertEquals(stringWidth(row) <= columns, true, JSON.stringify(row));
-    const letters = (text: string) => text.replaceAll(/[\s]|\x1b\[\d+m/g, "");
+    const letters = (text: string) => text.replaceAll(new RegExp("\\s|\u001b\\[\\d+m", "g"), "");
     assertEquals(letters(text), letters(pieces.join("")));
   }));
 });
