@@ -43,7 +43,10 @@ export interface CachedPrompt {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly cacheHitProbability: number;
-  /** Tokens of the whole history, evicted content included. Default: `promptTokens`. */
+  /**
+   * Tokens of the whole history, evicted content included; infinite if only a full window evicts. Default:
+   * `promptTokens`.
+   */
   readonly historyTokens?: number;
 }
 
@@ -223,7 +226,7 @@ function cheapestRoom(
       loss += removal.loss;
       if (freed < neededTokens) continue;
       const once = broken * Math.max(0, cachedTokens - start - freed) + loss;
-      const cost = once * (1 + historyTokens / freed);
+      const cost = once * (1 / historyTokens + 1 / freed);
       if (cost < (best?.cost ?? Infinity)) best = { cost, removals: byWorth.slice(0, at + 1) };
     }
   }

@@ -392,7 +392,7 @@ export class KnownSession {
         promptTokens: theirs,
         cachedTokens,
         cacheHitProbability,
-        historyTokens: scaled(scale, baseline.wholeTokens),
+        historyTokens: this.#options.evict === "lossless" ? Infinity : scaled(scale, baseline.wholeTokens),
         windowTokens,
         windowUse,
         fullFrom,
