@@ -613,7 +613,6 @@ Deno.test("tare history: what is found and not read is named", () => {
 
 const rounded = (usd: number) => Number(usd.toFixed(6));
 
-/** Returns the dollars and unpriced calls of one reply of Claude Code with this usage. */
 function billed(usage: Line, model = "claude-opus-4-8") {
   const [line] = claude("S1", [{ seconds: 1, text: "Done.", input: 1, id: "m", requestId: "r" }]);
   const message = { id: "m", role: "assistant", model, content: [], usage };

@@ -156,7 +156,6 @@ function plainCall(call: ToolCall): ToolCall {
   return { id, type, function: { name, arguments: text } };
 }
 
-/** Adds the author to a reply with specific parts. */
 function signed(message: AssistantMessage, author: string): AssistantMessage {
   const isPlain = !message.carried && JSON.stringify(withoutCarried(message)) === JSON.stringify(message);
   return isPlain ? message : { ...message, carried: { ...message.carried, by: author } };

@@ -57,9 +57,7 @@ export function partName({ type }: Pick<ContentPart, "type">): string {
 
 /** A line of a change: added, removed, the position of those that follow, or neither. */
 export interface ChangedLine {
-  /** Undefined for an unchanged line. */
   readonly kind: "added" | "removed" | "hunk" | undefined;
-  /** The line with its mark. */
   readonly text: string;
 }
 

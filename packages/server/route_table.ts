@@ -169,7 +169,6 @@ function modelsRoute({ models: { list, defaultModel } }: TableOptions) {
   });
 }
 
-/** Returns the route of the OpenAPI document. */
 function documentRoute(routes: () => readonly Route[]): Route {
   return route({
     method: "GET",
@@ -307,7 +306,7 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   );
 }
 
-/** Copies JSON, with a reference in place of each titled schema, which is added to `schemas`. */
+/** Moves titled schemas to `schemas`, leaving references. */
 function hoistTitled(value: unknown, schemas: Record<string, JsonSchema>): unknown {
   if (Array.isArray(value)) return value.map((item) => hoistTitled(item, schemas));
   if (typeof value !== "object" || value === null) return value;

@@ -92,12 +92,20 @@ export const SIMULATED_SCENARIOS: readonly SimulatedScenario[] = [
     plans: { FIRST: reading(50, FOUR) },
     files: readFiles(50, FOUR),
     actions: [FIRST],
-    windowTokens: 50_000,
+    windowTokens: 60_000,
   },
   {
     name: "compacting at its limit",
-    plans: { FIRST: { ...reading(40, FOUR), textTokens: 3_800 } },
-    files: readFiles(40, FOUR),
+    // Ends some calls before another compaction, whose place is only estimated.
+    plans: { FIRST: { ...reading(34, FOUR), textTokens: 3_800 } },
+    files: readFiles(34, FOUR),
+    actions: [FIRST],
+    windowTokens: 100_000,
+  },
+  {
+    name: "compacting later than directly",
+    plans: { FIRST: { ...reading(60, FOUR), textTokens: 2_200 } },
+    files: readFiles(60, FOUR),
     actions: [FIRST],
     windowTokens: 100_000,
   },

@@ -1,5 +1,5 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
-import { type CodePiece, highlightCode } from "@tare/server/internal/highlight";
+import { highlightCode } from "@tare/server/internal/highlight";
 import stringWidth from "string-width";
 import { printableText } from "./printable_text.ts";
 import { wordWrap, wrappedRows } from "./word_wrap.ts";
@@ -45,10 +45,10 @@ const underlined = style(4, 24);
 const struck = style(9, 29);
 const code = style(36, 39);
 
-const KINDS: Readonly<Record<NonNullable<CodePiece["kind"]>, (text: string) => string>> = {
+const KINDS: Readonly<Record<string, (text: string) => string>> = {
   ...{ kwd: style(35, 39), str: style(32, 39), num: style(33, 39), bool: style(33, 39), cmnt: dim },
   ...{ func: style(34, 39), class: style(36, 39), type: style(36, 39), section: bold, esc: style(36, 39) },
-  ...{ deleted: style(31, 39), insert: style(32, 39), err: style(31, 39), oper: String, var: String },
+  ...{ deleted: style(31, 39), insert: style(32, 39), err: style(31, 39) },
 };
 
 const CODE_INDENT = "  ";
@@ -106,7 +106,7 @@ export function drawnMarkdown(
     for (const { text, kind } of highlightCode(codeLines.join("\n"), language)) {
       const last = text.slice(text.lastIndexOf("\n") + 1);
       if (last !== text) drawn = "";
-      drawn += (kind ? KINDS[kind] : String)(printableText(last));
+      drawn += (KINDS[kind ?? ""] ?? String)(printableText(last));
     }
     wrap.hang(CODE_INDENT + /^ */.exec(line)![0] + CODE_INDENT);
     write(CODE_INDENT + drawn);

@@ -398,7 +398,6 @@ export function bookCall(
     clock,
     waitingTokens: dryRun ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraCostUnits: extra },
-    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline) && { isFull: true }),
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
@@ -409,6 +408,7 @@ export function bookCall(
       predicted,
       profile: cachingProfile,
     }),
+    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline) && { isFull: true }),
   };
   const entry: LedgerEntry = {
     usage: actual,

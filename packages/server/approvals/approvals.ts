@@ -205,7 +205,6 @@ export function answerTo(
   }];
 }
 
-/** Returns the events that deny pending approvals; by time, those that are overdue at `whenMs`. */
 function denials(
   questions: SessionApprovals,
   by: Exclude<Answer["by"], "user">,
@@ -215,7 +214,6 @@ function denials(
     .map(({ approvalId, id }) => ({ type: "approval_answered", approvalId, id, decision: "deny", by }));
 }
 
-/** Returns why a call was denied, for the model; `undefined` if it was allowed. */
 function denialOf({ answer, begun }: TrackedApproval): string | undefined {
   if (!answer || answer.decision === "allow") return undefined;
   return begun ? `${BEGUN} ${whyDenied(answer)}` : whyDenied(answer);
@@ -254,7 +252,6 @@ export function answeredCalls(
   );
 }
 
-/** Returns the results of denied calls, and of programs with a denied call. */
 function deniedResults({ pending }: SessionApprovals, calls: readonly ToolCall[]): readonly ToolMessage[] {
   return calls.flatMap((call): ToolMessage[] => {
     const content = deniedResult(pending, call) ?? stoppedResult(pending, call);
@@ -355,7 +352,7 @@ export class ApprovalTimers {
     const { sessions, onError } = this.#options;
     const end = async () => {
       const session = await sessions.get(id);
-      // A turn that continues requests no more approvals: it would never end, and cost each time.
+      // With further approvals the turn would never end, and cost each time.
       await session.answer((questions) => denials(questions, "time", untilMs), { unattended: "deny" });
     };
     const again = (ms: number) => this.#arm(id, { untilMs, ms, after });

@@ -137,7 +137,7 @@ export class AgentSession {
   #isBegun = false;
   #turn: (RunningTurn & { ending?: "stops" | "suspends" }) | undefined;
   #account: TurnAccount | undefined;
-  /** Number of the last event before another server's turn, as of the last read. */
+  /** Last event before another server's turn, as of the last read. */
   #elsewhereAfter: number | undefined;
 
   private constructor(
@@ -283,10 +283,7 @@ export class AgentSession {
     return openApprovals(this.#approvals);
   }
 
-  /**
-   * Settles when memory equals the store. A session of a server that is gone is taken over, and its turn continues or
-   * ends. @throws {StoreError}
-   */
+  /** Settles when memory equals the store. @throws {StoreError} */
   ready(): Promise<void> {
     return this.ownership.ready();
   }
@@ -424,7 +421,6 @@ export class AgentSession {
     return true;
   }
 
-  /** Starts the oldest queued turn, if nothing runs or waits for approval. Events report why it can't start. */
   startQueued(): Promise<boolean> {
     return this.#exclusively(async () => {
       const [next] = this.queued;
@@ -796,7 +792,6 @@ export class AgentSession {
       .catch((error) => this.#needs.environment.onError?.(error));
   }
 
-  /** Marks the session as idle. Waiting inputs enter the next turn. */
   #release(
     { failure, waiting = [], continues = false, ended = () => this.#prompt.stopKeepAlive() }: {
       readonly failure?: unknown;

@@ -105,7 +105,7 @@ export interface WorkspaceOptions {
   } | undefined;
   /** Description of the folder for sessions with the server's own instructions. Default: none. */
   readonly place?: {
-    /** Returns the text that follows the instructions of a new session, for its whole life; none if empty. */
+    /** Returns the text that follows the instructions of a new session; none if empty. */
     readonly describe: () => Promise<string>;
     /** Returns the changes since these system messages; `undefined` if there are none. */
     readonly changes: (events: readonly string[]) => Promise<string | undefined>;

@@ -312,12 +312,10 @@ export class CallAssembler {
     return list.map(asPiece).filter((piece) => piece !== undefined).map((piece) => this.#add(piece));
   }
 
-  /** Returns the name so far, by the deltas' index. */
   nameOf(index: number): string | undefined {
     return this.#calls[index]?.name;
   }
 
-  /** Returns the complete calls, with unique, untaken ids. */
   finish(taken: ReadonlySet<string>): FunctionToolCall[] {
     const used = new Set(taken);
     return this.#calls

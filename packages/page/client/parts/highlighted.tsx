@@ -1,5 +1,5 @@
-import { highlightCode } from "@tare/server/internal/highlight";
-import { type ComponentChildren, Fragment, type JSX } from "preact";
+import { type CodePiece, highlightCode } from "@tare/server/internal/highlight";
+import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 /** Time without a change until a growing text is highlighted, in milliseconds. */
@@ -9,16 +9,18 @@ const PAUSE = 150;
 export function Highlighted(
   { text, language }: { readonly text: string; readonly language: string },
 ): JSX.Element {
-  const [done, setDone] = useState<{ readonly text: string; readonly parts: ComponentChildren }>();
+  const [done, setDone] = useState<{ readonly text: string; readonly pieces: readonly CodePiece[] }>();
   useEffect(() => {
-    const timer = setTimeout(() => setDone({ text, parts: highlight(text, language) }), done ? PAUSE : 0);
+    const highlight = () => setDone({ text, pieces: highlightCode(text, language) });
+    const timer = setTimeout(highlight, done ? PAUSE : 0);
     return () => clearTimeout(timer);
   }, [text, language]);
-  return <>{done?.text === text ? done.parts : text}</>;
-}
-
-function highlight(text: string, language: string): ComponentChildren {
-  return highlightCode(text, language).map(({ text, kind }, at) =>
-    kind ? <span key={at} class={`code-${kind}`}>{text}</span> : <Fragment key={at}>{text}</Fragment>
+  if (done?.text !== text) return <>{text}</>;
+  return (
+    <>
+      {done.pieces.map(({ text, kind }, at) =>
+        kind ? <span key={at} class={`code-${kind}`}>{text}</span> : text
+      )}
+    </>
   );
 }
