@@ -476,8 +476,9 @@ function endingByLimit(
     };
   }
   if (step >= maxSteps) {
-    const message =
-      `The turn reached its limit of ${maxSteps} model calls. The next message continues from here.`;
+    const message = `The turn reached its limit of ${maxSteps} model ${
+      maxSteps === 1 ? "call" : "calls"
+    }. The next message continues from here.`;
     return { reason: "step_limit", message };
   }
   return undefined;

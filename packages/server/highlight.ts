@@ -14,26 +14,10 @@
 import * as languages from "@speed-highlight/core/languages";
 import { type ShjLanguageData, tokenizeWith } from "@speed-highlight/core/tokenize";
 
-/** A piece of code. */
+/** A piece of code; `kind` is absent for plain text. */
 export interface CodePiece {
   readonly text: string;
-  /** Absent for plain text. */
-  readonly kind?:
-    | "bool"
-    | "class"
-    | "cmnt"
-    | "deleted"
-    | "err"
-    | "esc"
-    | "func"
-    | "insert"
-    | "kwd"
-    | "num"
-    | "oper"
-    | "section"
-    | "str"
-    | "type"
-    | "var";
+  readonly kind?: string;
 }
 
 /** Longest highlighted code, in UTF-16 code units. */

@@ -267,14 +267,14 @@ async function cost(_: string, { client, session }: InSession): Promise<string> 
   if (!newest) return "No model call yet in this session.";
   const priceOf = (of: readonly (Pick<ListedCall, "usd" | "costUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
-    return `${formatCount(sum(of, (one) => one?.costUnits ?? 0))} cost units`;
+    return counted(sum(of, (one) => one?.costUnits ?? 0), "cost unit");
   };
   const callLines = (of: readonly ListedCall[]) =>
     `${priceOf(of)} for ${counted(of.length, "call")}: ${
-      formatCount(sum(of, ({ promptTokens }) => promptTokens))
+      counted(sum(of, ({ promptTokens }) => promptTokens), "prompt token")
     } ` +
-    `prompt tokens (${formatCount(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache), ` +
-    `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} output tokens`;
+    `(${formatCount(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache), ` +
+    counted(sum(of, ({ outputTokens }) => outputTokens), "output token");
   const baseline = calls.map(({ baseline }) => baseline);
   return [
     `session:    ${callLines(calls)}`,
@@ -295,13 +295,15 @@ async function compact(rest: string, { client, session }: InSession): Promise<Co
   const tokens = asIs.promptTokens - rewritten.promptTokens;
   if (tokens <= 0) return "Nothing can be evicted now.";
   const costs = (quoted: typeof asIs) =>
-    formatCount(
+    Math.round(
       cacheHitProbability * quoted.warmCostUnits + (1 - cacheHitProbability) * quoted.coldCostUnits,
     );
   return `${formatCount(tokens)} of ${
-    formatCount(asIs.promptTokens)
-  } tokens can be evicted; the model can recall them. ` +
-    `Your next message would then cost about ${costs(rewritten)} cost units instead of ${costs(asIs)}.\n` +
+    counted(asIs.promptTokens, "token")
+  } can be evicted; the model can recall them. ` +
+    `Your next message would then cost about ${counted(costs(rewritten), "cost unit")} instead of ${
+      formatCount(costs(asIs))
+    }.\n` +
     "They are evicted automatically once that pays off. /compact now evicts them with your next message.";
 }
 
@@ -345,7 +347,7 @@ async function chooseModel(
 async function quote(_: string, { client, session }: InSession): Promise<string> {
   const { asIs, rewritten, cacheHitProbability } = await client.quote(session);
   const priceLine = ({ promptTokens, warmCostUnits, coldCostUnits }: typeof asIs) =>
-    `${formatCount(promptTokens)} tokens; costs ${formatCount(warmCostUnits)} cost units if cached, ` +
+    `${counted(promptTokens, "token")}; costs ${counted(warmCostUnits, "cost unit")} if cached, ` +
     `${formatCount(coldCostUnits)} if not`;
   return `as it is:       ${priceLine(asIs)}\nafter eviction: ${priceLine(rewritten)}\n` +
     `Probability that the prompt is still cached: ${(100 * cacheHitProbability).toFixed(0)} %.\n` +
@@ -358,8 +360,8 @@ async function listResults(_: string, { client, session }: InSession): Promise<s
   if (results.length === 0) return "No tool results yet.";
   return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
     `${String(place).padStart(4)}  ${tool}, ${STATE_NAMES[state]}: ${formatCount(tokens)} of ${
-      formatCount(originalTokens)
-    } tokens` +
+      counted(originalTokens, "token")
+    }` +
     (pin === null ? "" : `; ${pin.wish === "retain" ? "retain" : "evict"}: ${pin.state}`)
   ).join("\n");
 }

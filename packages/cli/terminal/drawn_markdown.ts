@@ -48,7 +48,7 @@ const code = style(36, 39);
 const KINDS: Readonly<Record<string, (text: string) => string>> = {
   ...{ kwd: style(35, 39), str: style(32, 39), num: style(33, 39), bool: style(33, 39), cmnt: dim },
   ...{ func: style(34, 39), class: style(36, 39), type: style(36, 39), section: bold, esc: style(36, 39) },
-  ...{ deleted: style(31, 39), insert: style(32, 39), err: style(31, 39), oper: String, var: String },
+  ...{ deleted: style(31, 39), insert: style(32, 39), err: style(31, 39) },
 };
 
 const CODE_INDENT = "  ";

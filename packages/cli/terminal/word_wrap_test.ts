@@ -1,3 +1,4 @@
+import { stripVTControlCharacters } from "node:util";
 import { assertEquals } from "@std/assert";
 import stringWidth from "string-width";
 import fc from "../../../tests/cases.ts";
@@ -41,7 +42,7 @@ Deno.test("property: wordWrap() fits any text into any width, keeps its words, a
     const text = all(pieces);
     assertEquals(all([pieces.join("")]), text);
     for (const row of text.split("\n")) assertEquals(stringWidth(row) <= columns, true, JSON.stringify(row));
-    const letters = (text: string) => text.replaceAll(new RegExp("\\s|\u001b\\[\\d+m", "g"), "");
+    const letters = (text: string) => stripVTControlCharacters(text).replaceAll(/\s/g, "");
     assertEquals(letters(text), letters(pieces.join("")));
   }));
 });
