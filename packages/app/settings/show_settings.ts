@@ -30,11 +30,11 @@ await runCommandLine({
   if (paths === undefined) throw new Error("Cannot store settings: HOME isn't set.");
   const pairs = positionals.map((word): [string, string] => {
     const [, name = word, given] = /^([^=]+)=(.*)$/s.exec(word) ?? [];
-    const value = given ?? prompt(printableText(`${name}:`))?.trim();
-    if (!value && given === undefined) throw new Error(`Cannot store ${name}: it has no value.`);
+    const value = given ?? prompt(printableText(`${name}:`))?.trim() ?? "";
+    if (value === "" && given === undefined) throw new Error(`Cannot store ${name}: it has no value.`);
     const fault = faultOfSetting(name, value, environment.INIT_CWD ?? ".");
     if (fault !== undefined) throw new Error(`Cannot store ${name}: ${fault}`);
-    return [name, value ?? ""];
+    return [name, value];
   });
   const path = values.folder ? paths.folder : paths.user;
   await storeSettings(path, Object.fromEntries(pairs));
