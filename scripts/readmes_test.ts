@@ -58,3 +58,29 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
     assertEquals(/^Never (?:evicted|removed)[^.]*\bbecause\b/m.test(front), PRUNING.includes(name));
   });
 }
+
+/** Questions of new users: a word of README's row of the page, and text with the answer there. */
+const QUESTIONS: readonly (readonly [row: string, page: string, answer: string])[] = [
+  ["Ollama", "docs/providers.md", "### Ollama"],
+  ["LM Studio", "docs/providers.md", "### LM Studio"],
+  ["OpenRouter", "docs/providers.md", "### OpenRouter"],
+  ["Azure", "docs/providers.md", "### Azure"],
+  ["Gemini", "docs/providers.md", "### Gemini"],
+  ["Docker", "docs/operation.md", "## Docker"],
+  ["TLS", "docs/operation.md", "## TLS"],
+  ["spending limits", "docs/operation.md", "## Spending limits"],
+  ["eviction off", "docs/how_it_works.md", "turns eviction"],
+  ["raw prompt", "docs/page.md", "raw prompt"],
+  ["on Node", "docs/own_loop.md", "npm install"],
+  ["Contributing", "CONTRIBUTING.md", "task test"],
+];
+
+for (const [word, page, answer] of QUESTIONS) {
+  Deno.test(`README.md leads from "${word}" to ${page}`, async () => {
+    const readme = await Deno.readTextFile(new URL("../README.md", import.meta.url));
+    const line = readme.split("\n").find((line) => line.includes(word) && line.includes(`(${page})`));
+    assert(line !== undefined, `no line of README.md names ${word} and links ${page}`);
+    const text = await Deno.readTextFile(new URL(`../${page}`, import.meta.url));
+    assert(text.includes(answer), `${page} lacks ${answer}`);
+  });
+}

@@ -173,7 +173,6 @@ Deno.test("play() doesn't count a name in a placeholder's list as visible", asyn
   assertEquals((await play(recording, listing, PLAY)).refetches, 1);
 });
 
-/** Returns a policy that replaces every result by `show`, given its position. */
 function showing(show: (text: string, place: number) => string): MakePolicy {
   return () => ({
     view({ messages, tools }) {
@@ -312,7 +311,6 @@ Deno.test("halfOf() divides groups about evenly, always the same way", () => {
   assertEquals([halfOf("group-0"), halfOf("group-1")], [halfOf("group-0"), halfOf("group-1")]);
 });
 
-/** Returns a session of this many rounds. */
 function sized(rounds: number): Recording {
   const tokens = [900, 400, 2_000, 300, 1_200, 700, 1_500, 400, 800, 1_000];
   return readRecording(line([

@@ -273,7 +273,6 @@ const eachFile =
   (pathOf: (session: Session) => string, linesOf: (session: Session) => readonly Line[] | string): Writer =>
   (sessions) => Object.fromEntries(sessions.map((session) => [pathOf(session), linesOf(session)]));
 
-/** Returns the name of a session's agent, which copies keep. */
 function agentOf({ id, kind, source }: Session): string {
   return kind === "subagent" ? id : source ? agentOf(source) : "main";
 }

@@ -613,7 +613,6 @@ Deno.test("tare history: what is found and not read is named", () => {
 
 const rounded = (usd: number) => Number(usd.toFixed(6));
 
-/** Returns the dollars and unpriced calls of one reply of Claude Code with this usage. */
 function billed(usage: Line, model = "claude-opus-4-8") {
   const [line] = claude("S1", [{ seconds: 1, text: "Done.", input: 1, id: "m", requestId: "r" }]);
   const message = { id: "m", role: "assistant", model, content: [], usage };
@@ -622,7 +621,8 @@ function billed(usage: Line, model = "claude-opus-4-8") {
 }
 
 Deno.test("tare history: speed, region, server tools and inner calls are billed, or unpriced", () => {
-  const usage = { input_tokens: 1_000_000, output_tokens: 0 };
+  const cache = { cache_creation_input_tokens: 0, cache_read_input_tokens: 0 };
+  const usage = { ...cache, input_tokens: 1_000_000, output_tokens: 0 };
   const standard = billed(usage).usd;
   const fast = billed({ ...usage, speed: "fast" });
   assertEquals([fast.usd, billed({ ...usage, inference_geo: "us" }).usd], [
@@ -631,7 +631,7 @@ Deno.test("tare history: speed, region, server tools and inner calls are billed,
   ]);
   const searched = billed({ ...usage, server_tool_use: { web_search_requests: 100, web_fetch_requests: 3 } });
   assertEquals([searched.usd, searched.serverSide], [standard + 1, 1]);
-  const compaction = { type: "compaction", input_tokens: 200_000, output_tokens: 0 };
+  const compaction = { ...cache, type: "compaction", input_tokens: 200_000, output_tokens: 0 };
   const inner = billed({ ...usage, iterations: [compaction, { type: "message", ...usage }] });
   assertEquals([inner.usd, inner.unpriced], [rounded(1.2 * standard), 0]);
   assertEquals(billed({ ...usage, speed: "warp" }), { usd: 0, unpriced: 1, serverSide: 0 });

@@ -184,7 +184,6 @@ function words(count: number, about: string): string {
   return `${about}: ${Array.from({ length: count }, () => word(random)).join(" ")}`;
 }
 
-/** Returns the model of a session, which replies by its visible and looked-up tools. */
 function plannedWork(definitions: readonly ToolDefinition[], steps: number) {
   const calls = Array.from({ length: steps }, (_, step) => {
     const chosen = definitions[Math.floor((step / EVERY % DIFFERENT) * definitions.length / DIFFERENT)]!;

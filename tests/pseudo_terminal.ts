@@ -25,17 +25,22 @@ export interface Terminal extends AsyncDisposable {
   readonly ended: Promise<Deno.CommandStatus>;
 }
 
-/** Starts a program in a terminal of 100 columns. */
+/** Starts a program in a terminal. */
 export function openTerminal(
   command: readonly string[],
-  { cwd, env = {} }: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+  { cwd, env = {}, columns = 100, rows = 30 }: {
+    readonly cwd?: string;
+    readonly env?: Readonly<Record<string, string>>;
+    readonly columns?: number;
+    readonly rows?: number;
+  } = {},
 ): Terminal {
   const libc = Deno.dlopen("libc.so.6", SYMBOLS);
   const master = libc.symbols.posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (master < 0 || libc.symbols.grantpt(master) !== 0 || libc.symbols.unlockpt(master) !== 0) {
     throw new Error("Cannot open a pseudo-terminal: the system gives none");
   }
-  libc.symbols.ioctl(master, TIOCSWINSZ, new Uint16Array([30, 100, 0, 0]));
+  libc.symbols.ioctl(master, TIOCSWINSZ, new Uint16Array([rows, columns, 0, 0]));
   const name = new Uint8Array(64);
   libc.symbols.ptsname_r(master, name, BigInt(name.length));
   const path = new TextDecoder().decode(name.subarray(0, name.indexOf(0)));

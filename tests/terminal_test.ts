@@ -91,53 +91,57 @@ Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }
   };
   assertMatch(
     await chat.shows(PROMPT),
-    /Chatting with echo at http:\/\/127\.0\.0\.1:\d+\. \/help lists the commands, tare page opens the page\./,
+    /Chatting with echo at http:\/\/127\.0\.0\.1:\d+\.\r\n\/help lists the commands, tare page opens the page\./,
   );
-  assertMatch(await say("hello\r"), /── step 1\r\nYou said hello\.\r\nledger: 1 call, /);
+  assertMatch(await say("hello\r"), /\r\n\r\nYou said hello\.\r\n\r\n[\d,]+ cost units · 1 call · /);
   // The waiting line is visible, and Ctrl-C ends only the turn.
-  await say("wait\r", /⠋ \d+ s: the model[^]*⠙ \d+ s: the model/);
+  await say("wait\r", /⠋ \d+ s · Thinking[^]*⠙ \d+ s · Thinking/);
   assertMatch(
     await say("\x03"),
-    /Cancelling the turn …[^]*! cancelled: The turn was cancelled\.\r\nledger: 0 calls/,
+    /Cancelling the turn …[^]*! The turn was cancelled\.\r\n/,
   );
   assertMatch(
     await say("read\r"),
-    /→ log \{\}\r\n[^]*← log \{\}: 2,400 bytes[^]*It is read\.\r\nledger: 2 calls/,
+    /● log · 1 line\r\n\r\n(?:\r.*)?It is read\.\r\n\r\n[\d,]+ cost units · 2 calls/,
   );
   assertMatch(await say("/results\r"), /\r\n +(\d) {2}log, visible: [\d,]+ of [\d,]+ tokens\r\n/);
   // Arrow keys recall a line for editing.
-  await say("\x1b[A\x1b[A\x7f\x7f\x7f\x7fhello again\r", /You said hello again\.[^]*ledger: [^]*› \S+$/);
+  await say("\x1b[A\x1b[A\x7f\x7f\x7f\x7fhello again\r", /You said hello again\.[^]*prompt tokens[^]*› \S+$/);
   assertMatch(await say("/quote\r"), /Probability that the prompt is still cached: \d+ %/);
   const listed = await say("/sessions\r");
-  const [, id = ""] = /\r\n([0-9a-f-]+) {2}4 turns.* {2}hello\r\n/.exec(listed) ?? [];
+  const [, id = ""] =
+    /\r\n([0-9a-f]{8}) {2}\d{4}-\d\d-\d\d \d\d:\d\d {2}4 turns.* {2}hello\r\n/.exec(listed) ?? [];
   assertMatch(await say("/new\r"), /Your next message starts a new session\./);
   assertMatch(await say("/results\r"), /Cannot run \/results: this session has no messages yet/);
-  assertMatch(await say(`/session ${id.slice(0, 12)}\r`), /› hello\r\n› wait\r\n› read\r\n› hello again\r\n/);
+  assertMatch(await say(`/session ${id.slice(0, 4)}\r`), /› hello\r\n› wait\r\n› read\r\n› hello again\r\n/);
   // Ctrl-C clears the line.
   assertNotMatch(await say("lost\x03"), /You said/);
   assertNotMatch(await say("/quote it\r", /A cost unit is[^]*› \S+$/), /lost/);
   // A command's output is visible before it ends.
-  await say("run\r", /→ shell [^]*first\r\n[^]*\d+ s: shell/);
+  await say("run\r", / {2}first\r\n[^]*\d+ s · Run echo first/);
   const before = chat.text().length;
   await Deno.writeTextFile(`${workspace}/go`, "");
-  assertMatch(await chat.shows(/← shell [^]*› \S+$/, before), /ledger: 2 calls/);
+  assertMatch(await chat.shows(/● Run echo first[^]*│ first[^]*› \S+$/, before), /2 calls/);
   // Pasted text is one message, and a backslash continues a line.
   const pasted = Array.from({ length: 200 }, (_, at) => `line ${at + 1}`).join("\r\n");
   assertMatch(
-    await say(`see \x1b[200~${pasted}\r\n\x1b[201~ there\r`, /ledger: [^]*› \S+$/),
+    await say(`see \x1b[200~${pasted}\r\n\x1b[201~ there\r`, /prompt tokens[^]*› \S+$/),
     /see \[paste 1: 200 lines\] there\r+\n[^]*You said see line 1\r\nline 2\r\n[^]*line 200 there\.\r\n/,
   );
   await say("one\\\r", /… \S+$/);
   await say("lost\\\r", /… \S+$/);
   await say("\x03");
   await say("one\\\r", /… \S+$/);
-  assertMatch(await say("two\r", /ledger: [^]*› \S+$/), /You said one\r\ntwo\./);
+  assertMatch(await say("two\r", /prompt tokens[^]*› \S+$/), /You said one\r\ntwo\./);
   // The last message again, and edited, each in a fork.
-  assertMatch(await say("/retry\r", /ledger: [^]*› \S+$/), /Continuing in a fork[^]*You said one\r\ntwo\./);
+  assertMatch(
+    await say("/retry\r", /prompt tokens[^]*› \S+$/),
+    /Continuing in a fork[^]*You said one\r\ntwo\./,
+  );
   await say("/ed\t", /\/edit $/);
   await say("\r", /› \S+\/edit one↵two$/);
   assertMatch(
-    await say("\x7f\x7f\x7fthree\r", /ledger: [^]*› \S+$/),
+    await say("\x7f\x7f\x7fthree\r", /prompt tokens[^]*› \S+$/),
     /\/session [0-9a-f]{8}\r\n[^]*You said one\r\nthree\./,
   );
   // A fork has only its own costs.
@@ -147,7 +151,7 @@ Deno.test({ ...needs(LINUX, "chat: messages, cancellation, commands and exit") }
   );
   await say(`/session ${id}\r`);
   chat.type("\x04");
-  await chat.shows(new RegExp(`Continue this session with --session ${id}`));
+  await chat.shows(new RegExp(`Continue this session with --session ${id.slice(0, 8)}`));
   assertEquals((await chat.ended).code, 0);
   await Deno.remove(workspace, { recursive: true });
 });
@@ -170,24 +174,28 @@ Deno.test(
       chat.type(line);
       return await chat.shows(expected, from);
     };
-    const ASKS = new RegExp("a reason to deny: (\u001b\\[\\d+G)?$");
+    const ASKS = new RegExp("y/a/n › (\u001b\\[\\d+G)?$");
     await chat.shows(PROMPT);
-    assertMatch(await say("run\r", ASKS), / Allow shell \{"command":"echo first; until/);
-    assertMatch(await say("y\r"), /! shell [^]*: allowed by the user\r\n[^]*← shell [^]*It is read\./);
+    assertMatch(await say("run\r", ASKS), /▌ Approval needed\r\n▌ Run echo first; until/);
+    assertMatch(
+      await say("y\r"),
+      /✓ Run echo first[^]*: allowed by the user\r\n[^]*● Run echo first[^]*│ first[^]*It is read\./,
+    );
     await say("run\r", ASKS);
-    assertMatch(await say("not now\r"), /: denied by the user: not now\r\n[^]*← shell [^]*error, /);
+    assertMatch(await say("not now\r"), /: denied by the user: not now\r\n[^]*✗ Run echo first[^]*error\r\n/);
     await say("run\r", ASKS);
     assertMatch(await say("\x03"), /Cancelling the turn …[^]*: denied by cancellation\r\n/);
     assertMatch(await say("hello\r"), /You said hello\./);
     chat.type("\x04");
     assertEquals((await chat.ended).code, 0);
 
-    const [, id = ""] = /--session (\S+)/.exec(chat.text()) ?? [];
+    const all = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
+    const { sessions: [{ id }] } = await (await fetch(all)).json();
     const body = JSON.stringify({ input: "run" });
     const headers = { "content-type": "application/json" };
-    const url = `http://127.0.0.1:${server.port}/tare/v1/sessions/${id}/turns`;
+    const url = `${all}/${id}/turns`;
     await (await fetch(url, { method: "POST", headers, body })).text();
-    await using again = openTerminal([Deno.execPath(), "task", "-q", "chat", "--session", id], {
+    await using again = openTerminal([Deno.execPath(), "task", "-q", "chat", "--session", id.slice(0, 5)], {
       cwd: ROOT,
       env,
     });
@@ -197,9 +205,9 @@ Deno.test(
     // Another client's turn is shown, and then the message is sent.
     const elsewhere = await fetch(url, { method: "POST", headers, body: JSON.stringify({ input: "wait" }) });
     again.type("hello\r");
-    await again.shows(/A turn is running; Ctrl-C stops it: wait\r\n[^]*\d+ s: the (model|turn)/);
+    await again.shows(/A turn is running; Ctrl-C stops it: wait\r\n[^]*\d+ s · (Thinking|Working)/);
     again.type("\x03");
-    await again.shows(/! cancelled: [^]*You said hello\.\r\n[^]*› \S*$/);
+    await again.shows(/! The turn was cancelled[^]*You said hello\.\r\n[^]*› \S*$/);
     await elsewhere.text();
     again.type("\x04");
     assertEquals((await again.ended).code, 0);
@@ -227,7 +235,7 @@ Deno.test(
       cwd: ROOT,
       env,
     }).output();
-    assertMatch(new TextDecoder().decode(stderr), /← shell [^]*error, /);
+    assertMatch(new TextDecoder().decode(stderr), /✗ Run echo first[^]*error\r?\n/);
     assertEquals(success, true);
     await Deno.remove(workspace, { recursive: true });
   },
@@ -244,7 +252,7 @@ Deno.test(
     });
     await chat.shows(PROMPT);
     chat.type("wait\r");
-    await chat.shows(/s: the model/);
+    await chat.shows(/s · Thinking/);
     Deno.kill(chat.pid, "SIGHUP");
     await chat.ended;
     const url = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
@@ -270,7 +278,7 @@ for (const [program, ...args] of [["terminal/chat.ts"], ["ask.ts", "wait"]]) {
       terminal.type("wait\r");
     }
     // The waiting line is redrawn periodically.
-    await terminal.shows(/s: the model/);
+    await terminal.shows(/s · Thinking/);
     terminal.close();
     await terminal.ended;
     const url = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
@@ -294,7 +302,7 @@ Deno.test({
   await using first = chat();
   await first.shows(PROMPT);
   first.type("run\r");
-  await first.shows(/→ shell [^]*first\r\n/);
+  await first.shows(/ {2}first\r\n/);
   const url = `http://127.0.0.1:${server.port}/tare/v1/sessions`;
   const { sessions: [{ id }] } = await (await fetch(url)).json();
   await using second = chat("--session", id);
@@ -303,22 +311,22 @@ Deno.test({
   await Deno.writeTextFile(`${workspace}/go`, "");
   assertMatch(
     await first.shows(/You said hello\.[^]*› \S+$/),
-    /← shell[^]*It is read\.[^]*› \S*hello\r*\n── step 1\r\nYou said hello\./,
+    /● Run echo first[^]*It is read\.[^]*› \S*hello\r*\n\r\nYou said hello\./,
   );
   assertMatch(
     await second.shows(/It is read\.[^]*› \S+$/),
     // The waiting line may precede it.
     // deno-lint-ignore no-control-regex
-    /A turn is running[^]*(?:\r\n|\x1b\[K)← shell[^]*It is read\./,
+    /A turn is running[^]*(?:\r\n|\x1b\[K)● shell[^]*It is read\./,
   );
   const from = first.text().length;
   const before = second.text().length;
   second.type("wait\r");
-  await second.shows(/s: the model/, before);
+  await second.shows(/s · Thinking/, before);
   first.type(`/session ${id}\r`);
   await first.shows(/A turn is running; Ctrl-C stops it: wait\r\n/, from);
   first.type("\x03");
-  await first.shows(/! cancelled: [^]*› \S+$/, from);
+  await first.shows(/! The turn was cancelled[^]*› \S+$/, from);
   for (const terminal of [first, second]) {
     terminal.type("\x04");
     assertEquals((await terminal.ended).code, 0);
@@ -363,13 +371,13 @@ Deno.test({
     await first.shows(PROMPT),
     new RegExp(
       `Started a server for ${cwd} in [\\d.]+ s\\. It runs in the background; tare stop ends it\\.\r\n[^]*` +
-        `Chatting with scripted in ${cwd}\\. /help lists the commands, tare page opens the page\\.\r\n`,
+        `Chatting with scripted in ${cwd}\\.\r\n/help lists the commands, tare page opens the page\\.\r\n`,
     ),
   );
   const say = async (keys: string) => {
     const from = first.text().length;
     first.type(keys);
-    return await first.shows(/ledger: [^]*› \S+$/, from);
+    return await first.shows(/prompt tokens[^]*› \S+$/, from);
   };
   assertMatch(await say("hello\r"), new RegExp("You said \u001b\\[1mhello\u001b\\[22m\\.\r\n"));
   first.type("see @note\t");
@@ -401,7 +409,7 @@ Deno.test({
   assertNotMatch(await second.shows(PROMPT), /Started a server/);
   second.type("\x04");
   assertEquals((await second.ended).code, 0);
-  assertMatch(second.text(), new RegExp(`Continuing session ${id}\\.`));
+  assertMatch(second.text(), new RegExp(`Continuing session ${id}`));
   await using stop = tare("stop");
   assertEquals((await stop.ended).code, 0);
   assertMatch(stop.text(), new RegExp(`The server of ${cwd} has stopped\\.`));

@@ -63,7 +63,6 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** Returns a tokenizer with a random rate for each script. */
 function provider(random: () => number): CountTokens {
   const rates = new Map(
     Object.entries(SCRIPTS).map(([name, { rates: [low, high] }]) => [name, low + (high - low) * random()]),

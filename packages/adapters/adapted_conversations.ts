@@ -63,13 +63,11 @@ export interface AdaptedCall<Given> {
 /** View of a call. */
 export interface AdaptedView {
   readonly view: SessionView;
-  /** Pieces of the history, by the view's places. */
   readonly pieces: readonly Piece[];
   /** Records a successful call: its usage, and the ids of the tool calls in its reply. */
   record(usage: Usage | undefined, replied: readonly string[]): Promise<void>;
   /** Records a failed call. Resolves to whether its prompt was too long; then the next view is shorter. */
   failed(error: unknown): Promise<boolean>;
-  /** Marks the call as no longer in flight, whatever its outcome. */
   release(): void;
 }
 
@@ -285,7 +283,7 @@ export class AdaptedConversations<Given, Call> implements AdapterLedger {
     return at < 0 ? given.length : at;
   }
 
-  /** Returns the group of a call and marks it as most recently used. */
+  /** Marks the group as most recently used. */
   #groupOf({ given, name }: AdaptedCall<Given>, heads: number): Group<Given> {
     checkGiven("tare()", { "the result of options.conversation": { name } }, {
       "the result of options.conversation": { "name?": "string" },
@@ -307,7 +305,6 @@ export class AdaptedConversations<Given, Call> implements AdapterLedger {
     return `${text.length} ${text.slice(0, END_LENGTH)} ${text.slice(-END_LENGTH)}`;
   }
 
-  /** Returns the conversation of a call, with the call's history. */
   #take(group: Group<Given>, given: readonly Given[], heads: number): Conversation<Given> {
     const { now = Date.now } = this.#options;
     const read = this.#read(group, given, heads);
@@ -362,7 +359,6 @@ export class AdaptedConversations<Given, Call> implements AdapterLedger {
     return [...instructions, ...known, ...read(given, known.at(-1)?.end ?? heads)];
   }
 
-  /** Returns the conversation that a request continues, also if its instructions change with each call. */
   #recognize(group: Group<Given>, request: RequestHistory): Continuation<Conversation<Given>> {
     const found = this.#recognition.recognize(request);
     if (found.type === "continue") return found;
@@ -511,7 +507,7 @@ export class AdaptedConversations<Given, Call> implements AdapterLedger {
     return view;
   }
 
-  /** Records a call, with counted tokens if the reported usage is invalid. */
+  /** Tokens are counted if the reported usage is invalid. */
   #sent(session: PlanningSession, usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
     try {
       return session.sent(usage, view);
@@ -559,7 +555,7 @@ export class AdaptedConversations<Given, Call> implements AdapterLedger {
     );
   }
 
-  /** Loads the stored conversations of a group; resolves to its key. */
+  /** Resolves to the key. */
   async #load(group: Group<Given>, { given, name }: AdaptedCall<Given>, heads: number): Promise<string> {
     const opening = this.#reader.read(given.slice(0, heads + 1), 0).map(({ message }) => message);
     const key = name ?? await archiveRef(JSON.stringify(opening));
@@ -613,7 +609,7 @@ function unlisted(archive: Archive): Archive {
   };
 }
 
-/** Returns the earlier conversations of a name; none for groups by opening. */
+/** None for groups by opening. */
 function namedBefore<Given>(group: Group<Given>): readonly Conversation<Given>[] {
   return isNamed(group) ? [...group.conversations] : [];
 }

@@ -70,7 +70,6 @@ function entry(role: string, text: string): PromptMessage {
   return { role, content: [part({ type: "text", text })] };
 }
 
-/** Returns a step that reads about this number of tokens. */
 function step(id: string, tokens = 2_500): PromptMessage[] {
   const call = { toolCallId: id, toolName: "read" };
   const value = Array.from({ length: tokens / 5 }, (_, at) => `${id} says line ${at}\n`).join("");
@@ -87,7 +86,6 @@ function anew(prompt: readonly PromptMessage[]): PromptMessage[] {
 
 type Model = ReturnType<typeof adapterWith>["adapter"]["model"];
 
-/** Calls a model with each history of a loop of this number of steps. */
 async function loop(model: Model, name: string, steps: number): Promise<PromptMessage[]> {
   const history = [SYSTEM, entry("user", `Why does ${name} fail?`)];
   for (let at = 0; at < steps; at++) {

@@ -103,7 +103,6 @@ function ofAiSdk<Model extends AiSdkModel>(
   const readTools = toolReader();
   const { conversation: nameOf = namedByOptions } = options;
 
-  /** Calls the model; retries with a shorter prompt if it is rejected as too long. */
   function fitting<Result>(params: CallParams, ask: (params: CallParams) => PromiseLike<Result>) {
     const { prompt, tools = [], abortSignal: signal } = params;
     const { functions, definitions } = readTools(tools);

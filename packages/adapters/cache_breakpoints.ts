@@ -62,7 +62,6 @@ function isMarked({ providerOptions }: { readonly providerOptions?: unknown }): 
   return (anthropic?.cacheControl ?? anthropic?.cache_control ?? bedrock?.cachePoint) !== undefined;
 }
 
-/** Returns the number of breakpoints in a message or tool and its parts. */
 function breakpointsIn(one: unknown): number {
   const { content } = Object(one) as Partial<PromptMessage>;
   const parts = Array.isArray(content) ? content as readonly PromptPart[] : [];

@@ -48,7 +48,6 @@ export interface LangChainCall {
   readonly systemMessage: LangChainMessage;
   readonly tools: readonly unknown[];
   readonly modelSettings?: Readonly<Record<string, unknown>>;
-  /** Runtime of the agent. */
   readonly runtime: {
     readonly signal?: AbortSignal | undefined;
     readonly configurable?: { readonly thread_id?: string | undefined } | undefined;
@@ -280,7 +279,7 @@ function jsonSchemaOf(schema: object): JsonSchema {
   return known;
 }
 
-/** Returns the messages of the view. Unchanged ones are the objects of the agent's state. */
+/** Unchanged messages are the objects of the agent's state. */
 function writeMessages(
   given: readonly LangChainMessage[],
   { view, pieces }: AdaptedView,
@@ -322,7 +321,6 @@ function newMessage(given: readonly LangChainMessage[], { role, content }: Messa
   return new Kind({ content: contentText(content) });
 }
 
-/** Returns the model's messages in a reply; a parsed reply contains its original message. */
 function answersOf(reply: unknown): readonly AiMessage[] {
   const { messages } = Object(reply) as { readonly messages?: readonly AiMessage[] };
   return messages ?? [reply as AiMessage];

@@ -55,7 +55,6 @@ export interface MastraProcessor {
   processLLMRequest<PromptItem extends PromptMessage>(
     request: MastraCall<PromptItem>,
   ): Promise<{ prompt: PromptItem[] }>;
-  /** Records a call's usage. */
   processLLMResponse(response: {
     readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
     readonly state: Record<string, unknown>;

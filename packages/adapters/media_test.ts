@@ -28,7 +28,6 @@ function base64Of(bytes: Uint8Array): string {
   return btoa(Array.from(bytes, (one) => String.fromCharCode(one)).join(""));
 }
 
-/** Checks that a request contains the whole payload or nothing of it. Returns whether it does. */
 function isWhole(got: unknown, { data }: Payload): boolean {
   const text = JSON.stringify(got, (_, value) => value instanceof Uint8Array ? base64Of(value) : value);
   const rest = text.replaceAll(data, "");

@@ -285,7 +285,7 @@ function shortened({ content }: PromptMessage, message: Message): PromptMessage[
   });
 }
 
-/** Returns a message with planned results; omitted ones are removed. */
+/** Omitted results are removed. */
 function withResults(message: PromptMessage, results: ReadonlyMap<number, PromptPart>): PromptMessage {
   const parts = message.content as readonly PromptPart[];
   const visible = parts.flatMap((part, at) => part.type === "tool-result" ? results.get(at) ?? [] : part);

@@ -309,7 +309,7 @@ function readContent(content: string | Block | readonly Block[]): Content {
   return Array.isArray(content) ? content.flatMap(partsOfBlock) : partsOfBlock(content);
 }
 
-/** Returns the items of a view. Unchanged ones are the SDK's objects. */
+/** Unchanged items are the SDK's objects. */
 function writeItems(given: readonly Item[], { view, pieces }: AdaptedView): readonly Item[] {
   return view.messages.flatMap((message, row) => {
     const piece = pieces[view.places[row]!];

@@ -1,5 +1,5 @@
 import { resolve } from "@std/path";
-import { forgetServer, noteOwnerPort, noteServer, settingsDigests } from "@tare/cli/parts";
+import { forgetServer, listModels, noteOwnerPort, noteServer, settingsDigests } from "@tare/cli/parts";
 import { CacheKeepAlive } from "@tare/session";
 import { keepAliveUsdOfToday } from "@tare/session/internal/report";
 import { type MetricRegistry, Telemetry } from "@tare/session/telemetry";
@@ -19,7 +19,7 @@ import type { Sandbox } from "@tare/tools/sandbox";
 import { type CountTokens, sampledCount } from "@tare/messages";
 import { countingImages } from "@tare/messages/internal";
 import { page } from "@tare/page";
-import { DEFAULT_PROVIDER } from "@tare/planner/internal";
+import { DEFAULT_PROVIDER, proposedModels } from "@tare/planner/internal";
 import { agentHandler, type HttpAgent } from "@tare/server";
 import { allowedHosts, isLoopback } from "@tare/server/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
@@ -235,6 +235,17 @@ function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
     models: {
       ...{ ...models, defaultModel, model, countTokens },
+      ...(!isDemo(settings) && {
+        list: async () =>
+          proposedModels(
+            await listModels({
+              OPENAI_API_KEY: settings.apiKey,
+              OPENAI_BASE_URL: settings.baseUrl,
+              ANTHROPIC_API_KEY: settings.messagesKey,
+              ANTHROPIC_BASE_URL: settings.messagesUrl,
+            }),
+          ),
+      }),
       price: priceOf(settings, provider.profile),
       effort: settings.effort,
     },

@@ -13,6 +13,8 @@ import {
   type SpendReport,
 } from "../server/client.ts";
 
+import { counted } from "@tare/server/internal/format";
+import { usdText } from "./dollars.ts";
 import { findOwnerKey, ownerKeyIn } from "./server/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./server/noted_server.ts";
 import { wholeNumber } from "./option.ts";
@@ -89,7 +91,7 @@ export type SessionStatus = Pick<Whole, "status" | "lastEvent" | "approvals" | "
   readonly ledger: Pick<Whole["ledger"], "usd">;
 };
 
-export type SessionTitle = Pick<Listed, "id" | "title" | "turns" | "ledger">;
+export type SessionTitle = Pick<Listed, "id" | "createdAt" | "title" | "turns" | "ledger">;
 
 export interface SessionPage {
   readonly sessions: readonly SessionTitle[];
@@ -115,6 +117,24 @@ const SETTINGS = [
 ] as const satisfies readonly (keyof ChosenSettings)[];
 
 export type ListedCall = ResponseOf<"GET /sessions/{id}/calls">["calls"][number];
+
+/** Length of a shortened session id. */
+export const SHORT_ID = 8;
+
+const ID_LENGTH = 36;
+
+const MAX_MATCHES = 10;
+
+/** Returns a time in the local time zone, such as `2026-01-31 14:05`. */
+function localTime(time: string): string {
+  return new Date(time).toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "short" });
+}
+
+/** Returns a session of a list in one line: the beginning of its id, time, turns, cost and title. */
+export function sessionRow({ id, createdAt, title, turns, ledger: { usd } }: SessionTitle): string {
+  const cost = usd === undefined ? "" : `, ${usdText(usd)}`;
+  return `${id.slice(0, SHORT_ID)}  ${localTime(createdAt)}  ${counted(turns, "turn")}${cost}  ${title}`;
+}
 
 export type AgentClient = ReturnType<typeof agentClient>;
 
@@ -191,9 +211,37 @@ export function agentClient(url: string, token?: string) {
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
     },
+    models: async () => (await api.json("GET /agent/models")).models,
     agent: (): Promise<AgentInfo> => api.json("GET /agent"),
     async cancel(id: string): Promise<void> {
       await api.json("POST /sessions/{id}/cancel", { path: { id } });
+    },
+    /**
+     * Resolves to the id of a session, of which `given` may be the beginning.
+     *
+     * @throws {Error} if none or several begin so.
+     */
+    async findSession(given: string): Promise<string> {
+      if (given.length >= ID_LENGTH) return given;
+      const found: string[] = [];
+      const rows: string[] = [];
+      for (let after: string | undefined, more = true; more && found.length <= MAX_MATCHES;) {
+        const { sessions, hasMore } = await api.json("GET /sessions", { query: after ? { after } : {} });
+        for (const session of sessions) {
+          if (session.id === given) return given;
+          if (!session.id.startsWith(given)) continue;
+          found.push(session.id);
+          rows.push(session.kind === "agent" ? sessionRow(session) : `${session.id}  ${session.title}`);
+        }
+        [after, more] = [sessions.at(-1)?.id, hasMore];
+      }
+      const [only] = found;
+      if (found.length === 1 && only !== undefined) return only;
+      throw new Error(
+        found.length === 0
+          ? `Cannot find session ${given}: there is no such session.`
+          : `Cannot choose a session: several ids begin with ${given}. Use a longer one:\n${rows.join("\n")}`,
+      );
     },
     listSessions: async (search: string): Promise<readonly SessionTitle[]> =>
       (await list({ limit: 20, search })).sessions,
@@ -211,6 +259,12 @@ export function agentClient(url: string, token?: string) {
       const place = messages.findLastIndex(({ role }) => role === "user");
       const message = messages[place];
       return message?.role === "user" ? { place, content: message.content } : undefined;
+    },
+    /** Resolves to the text of a tool result, by default the last; undefined if there is none at `place`. */
+    async resultAt(id: string, place?: number): Promise<string | undefined> {
+      const { messages } = await session(id);
+      const result = place === undefined ? messages.findLast(({ role }) => role === "tool") : messages[place];
+      return result?.role === "tool" ? contentText(result.content) : undefined;
     },
     quote: (id: string) => api.json("GET /sessions/{id}/quote", { path: { id } }),
     prompt: (id: string) => api.json("GET /sessions/{id}/prompt", { path: { id } }),

@@ -69,11 +69,22 @@ Deno.test("agentClient() numbers and replays events, lists and deletes sessions"
       return [sessions.map(({ id }) => id), hasMore];
     };
     assertEquals([await ids(), await ids(second)], [[[second, first], false], [[first], false]]);
+    assertEquals(await client.findSession(first.slice(0, 12)), first);
+    await assertRejects(
+      () => client.findSession("zz"),
+      Error,
+      "Cannot find session zz: there is no such session.",
+    );
+    await assertRejects(
+      () => client.findSession(""),
+      Error,
+      `several ids begin with . Use a longer one:\n`,
+    );
     await client.deleteSession(first);
     assertEquals((await assertRejects(() => client.session(first), RefusedError)).status, 404);
     assertEquals(
       await client.agent(),
-      { workspace: "/w", model: "greeter", windowTokens: 1000 } as AgentInfo,
+      { workspace: "/w", model: "greeter", windowTokens: 1000, approvalRules: [] } as AgentInfo,
     );
   });
 });

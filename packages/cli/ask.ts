@@ -57,18 +57,19 @@ async function ask(
   const isSeen = Deno.stdout.isTerminal() && !json;
   // Standard output of a pipe contains only the answer.
   const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
-  const columns = () => isSeen ? Deno.consoleSize().columns : undefined;
+  // Some terminals wrap once the last column is filled.
+  const columns = isSeen ? () => (Deno.consoleSize().columns || 80) - 1 : undefined;
   const height = () => isSeen ? Deno.consoleSize().rows : undefined;
-  const line = isSeen ? waitingLine({ write, columns, height }) : undefined;
+  const line = isSeen ? waitingLine({ write, columns: () => Deno.consoleSize().columns, height }) : undefined;
   const isColored = isSeen && !Deno.noColor;
   // Read from the start, so that earlier input doesn't answer an approval request.
   const keys = line && keyboard();
   const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
-  const approvalPrompt = line && lines && askUser(lines, { write: line.write, isColored });
+  const approvalPrompt = line && lines &&
+    askUser(lines, { write: line.write, isColored, ...(columns && { columns }) });
   const put = approvalPrompt?.write ?? line?.write ?? write;
   const print = eventPrinter(put, {
-    isColored,
-    ...(isSeen && { columns: columns() || 100 }),
+    ...{ isColored, columns },
     ...(line && { showAbove: line.above }),
   });
   put(`session ${session}\n`);
@@ -146,6 +147,11 @@ Ctrl-C cancels the turn. A second Ctrl-C exits without waiting for its end.`,
     typed: question,
   });
   const { client } = await connect(url);
-  const end = await ask(client, { input, session: session ?? await client.createSession(), effort, json });
+  const end = await ask(client, {
+    input,
+    session: session === undefined ? await client.createSession() : await client.findSession(session),
+    effort,
+    json,
+  });
   return end === "completed" ? 0 : end === "cancelled" ? 130 : 1;
 });

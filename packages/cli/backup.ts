@@ -4,6 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
+import { counted } from "@tare/server/internal/format";
 import { sumContents } from "@tare/session/internal";
 import { openFileContents } from "@tare/session/sqlite";
 import { connect } from "./agent_client.ts";
@@ -32,7 +33,11 @@ backed up with PostgreSQL's tools: docs/several_servers.md.`,
   await Deno.remove(`${part}.lock`);
   await Deno.rename(part, path);
   const mebibytes = (Deno.statSync(path).size / 2 ** 20).toFixed(1);
-  console.log(`Wrote ${path}: ${sessions} sessions, ${events} events, ${mebibytes} MiB, all readable.`);
+  console.log(
+    `Wrote ${path}: ${counted(sessions, "session")}, ${
+      counted(events, "event")
+    }, ${mebibytes} MiB, all readable.`,
+  );
   return 0;
 });
 

@@ -42,11 +42,20 @@ export async function listModels(environment: Environment): Promise<readonly str
 }
 
 /** Returns a model as a row: its name, and its list price if known. */
-export function modelRow(name: string): string {
+function modelRow(name: string): string {
   const price = listPrice(name);
   return price === undefined
     ? name
     : `${name.padEnd(28)} $${price.input} in, $${price.output} out per million`;
+}
+
+/** Returns the first models as numbered rows, and the number of the others. */
+export function modelRows(models: readonly string[]): readonly string[] {
+  const rest = models.length - MAX_LISTED;
+  return [
+    ...models.slice(0, MAX_LISTED).map((name, at) => `  ${String(at + 1).padStart(2)}  ${modelRow(name)}`),
+    ...(rest > 0 ? [`      and ${rest} more`] : []),
+  ];
 }
 
 /**
@@ -67,10 +76,7 @@ export async function chooseModel(environment: Environment): Promise<string | un
   }
   const [proposed] = models;
   console.log("Models of your provider:");
-  for (const [at, name] of models.slice(0, MAX_LISTED).entries()) {
-    console.log(printableText(`  ${String(at + 1).padStart(2)}  ${modelRow(name)}`));
-  }
-  if (models.length > MAX_LISTED) console.log(`      and ${models.length - MAX_LISTED} more`);
+  console.log(printableText(modelRows(models).join("\n")));
   const answer = prompt(
     printableText(`Model: number or name${proposed === undefined ? "" : ` [${proposed}]`}`),
   )?.trim();

@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import type { MissesReport } from "../server/client.ts";
-import { connect, serverAddress } from "./agent_client.ts";
+import { serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
 import { knownAgent } from "./agents/chosen_agent.ts";
 import { checkInstallation } from "./agents/installation.ts";
@@ -13,6 +13,7 @@ import { checkDays, KEY_NOTE, option, REPORT_OPTIONS, runCommandLine } from "./c
 import { counted } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { printableJson, printableText } from "./terminal/printable_text.ts";
+import { withServer } from "./with_server.ts";
 
 const CHANGES: Readonly<
   Record<NonNullable<MissesReport["misses"][number]["dearest"]["changed"]>["kind"], string>
@@ -109,7 +110,10 @@ await runCommandLine({
     });
     return isRight ? 0 : 1;
   }
-  const misses = await (await connect(url)).client.misses({ session, from, to });
+  const misses = await withServer(url, async (client) =>
+    await client.misses({
+      ...{ session: session === undefined ? undefined : await client.findSession(session), from, to },
+    }));
   console.log(json ? printableJson(misses) : printableText(report(misses)));
   return 0;
 });

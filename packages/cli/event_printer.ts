@@ -4,22 +4,39 @@ import { PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
 import { counted, formatCount, oneLine } from "@tare/server/internal/format";
 import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
+import { callInShort } from "./call_title.ts";
 import { usdText } from "./dollars.ts";
-import { MECHANISM_NAMES } from "./ledger_names.ts";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { renderDiff } from "./terminal/render_diff.ts";
-import { printableText, rowsOf } from "./terminal/printable_text.ts";
+import { printableText } from "./terminal/printable_text.ts";
 import type { RenderRows } from "./terminal/waiting.ts";
+import { wordWrap, wrappedRows } from "./terminal/word_wrap.ts";
 
-const COLUMNS = 108;
+const MAX_TITLE = 200;
 
-const MAX_LINES = 60;
+const MAX_REASON = 60;
 
+const MAX_DIFF_LINES = 60;
+
+/** Rows of a running command's output. */
 const MAX_ROWS = 8;
+
+/** First and last lines of a finished command's output. */
+const FIRST_LINES = 3;
+const LAST_LINES = 5;
+
+const MAX_ERROR_LINES = 3;
 
 const NEWEST = 8_192;
 
 const INDENT = "  ";
+
+/** Tools whose output is shown in part. Of other results, only the number of lines is. */
+const COMMANDS: readonly string[] = ["shell", "background", "run_program", "delegate"];
+
+const STATUS = /^(?:exit code (\d+)|(ended by \w+))[^\n]*/;
+
+const LONG_MS = 1_000;
 
 const ANSWERED_BY: Readonly<Record<Extract<SessionEvent, { type: "approval_answered" }>["by"], string>> = {
   user: "by the user",
@@ -28,29 +45,27 @@ const ANSWERED_BY: Readonly<Record<Extract<SessionEvent, { type: "approval_answe
   cancel: "by cancellation",
 };
 
-/** Returns the last rows of an output and whether they are complete. Text after `\r` replaces its line. */
-function newestRows(output: string, columns: number) {
-  const newest = output.slice(-NEWEST);
-  const lines = newest.replace(/\n$/, "").split("\n").map((line) => {
+/** Returns the lines of an output. Text after `\r` replaces its line. */
+function outputLines(output: string): readonly string[] {
+  return output.replace(/\n$/, "").split("\n").map((line) => {
     const ended = line.replace(/\r+$/, "");
     return printableText(ended.slice(ended.lastIndexOf("\r") + 1).replaceAll("\t", "    "));
   });
-  let rows: readonly string[] = [];
-  let printed = 0;
-  for (; printed < lines.length && rows.length < MAX_ROWS; printed++) {
-    rows = [...rowsOf(Math.max(1, columns - INDENT.length), lines.at(-1 - printed)!), ...rows];
-  }
-  return {
-    rows: rows.slice(-MAX_ROWS).map((row) => INDENT + row),
-    isAll: rows.length <= MAX_ROWS && printed === lines.length && output.length < NEWEST,
-  };
+}
+
+/** Returns the last rows of an output. */
+function newestRows(output: string, columns: number): readonly string[] {
+  const lines = outputLines(output.slice(-NEWEST)).slice(-MAX_ROWS);
+  return lines.flatMap((line) => wrappedRows(line, { columns: () => columns, start: INDENT })).slice(
+    -MAX_ROWS,
+  );
 }
 
 /**
- * Returns a printer of a turn's events: steps, calls, changed files, and at the end the ledger in one line.
+ * Returns a printer of a turn's events: replies, calls, changed files, and at the end the cost in one line.
  *
- * @param options.isColored Whether to color changes and render replies as Markdown. Default: false.
- * @param options.columns Width of the terminal. Default: 100.
+ * @param options.isColored Whether to use styles and render replies as Markdown. Default: false.
+ * @param options.columns Returns the width of the terminal. Default: unlimited.
  * @param options.showAbove Shows the last rows of a running call's output. Default: the whole output is printed.
  * @param options.plan The model's current plan.
  */
@@ -58,153 +73,264 @@ export function eventPrinter(
   write: (text: string) => void,
   options: {
     readonly isColored?: boolean;
-    readonly columns?: number;
+    readonly columns?: (() => number) | undefined;
     readonly showAbove?: (rows: RenderRows | undefined) => void;
     readonly plan?: WorkPlan | undefined;
   } = {},
 ): (event: SessionEvent) => void {
-  let lineOpen = false;
+  const { isColored = false, columns, showAbove } = options;
   const transcript = new TranscriptReducer(options);
-  const { columns = 100, showAbove } = options;
+  const style = (code: number, text: string) =>
+    isColored && text !== "" ? `\x1b[${code}m${text}\x1b[0m` : text;
+  const dim = (text: string) => style(2, text);
+  let lineOpen = false;
+  let block: "user" | "call" | "reply" | "note" | undefined;
   let writer = -1;
+  /** Calls whose title was printed before their result. */
+  const begun = new Set<number>();
   const put = (text: string) => {
     write(text);
     if (text !== "") lineOpen = !text.endsWith("\n");
   };
-  const drawn = options.isColored ? drawnMarkdown(put, options) : undefined;
-  const line = (text: string) => {
-    drawn?.end();
-    put(`${lineOpen ? "\n" : ""}${printableText(text)}\n`);
+  const plain = wordWrap(put, { columns });
+  const reply = isColored ? drawnMarkdown(put, { columns }) : {
+    write: (text: string) => plain.write(printableText(text)),
+    end: plain.end,
   };
-  const stream = (text: string) => {
-    drawn?.end();
-    put(printableText(text));
+  /** Ends an open line, and separates blocks of different kinds by an empty line. */
+  const open = (kind: typeof block) => {
+    if (block === "reply" && kind === "reply") return;
+    reply.end();
+    put(lineOpen ? "\n" : "");
+    if (block !== undefined && kind !== undefined && block !== kind) put("\n");
+    block = kind;
+  };
+  const lines = (text: string, { start = "", hang = "" } = {}) => {
+    for (const row of wrappedRows(text, { columns, start, hang })) put(`${row}\n`);
+  };
+  const note = (text: string) => {
+    open("note");
+    lines(text, { hang: INDENT });
   };
   const showOutput = () => {
-    const open = transcript.openCalls.filter(({ output }) => output !== undefined);
-    const last = open.find(({ key }) => key === writer) ?? open.at(-1);
-    showAbove?.(last && ((columns) => newestRows(last.output!, columns).rows));
+    const running = transcript.openCalls.filter(({ output }) => output !== undefined);
+    const last = running.find(({ key }) => key === writer) ?? running.at(-1);
+    showAbove?.(last && ((columns) => newestRows(last.output!, columns)));
   };
-  const endOutput = ({ output }: EntryOf<"call">) => {
-    if (!showAbove || output === undefined) return;
-    showOutput();
-    const { rows, isAll } = newestRows(output, columns - 1);
-    const lines = output.replace(/\n$/, "").split("\n").length;
-    if (!isAll) line(`${INDENT}… last rows of ${counted(lines, "line")}:`);
-    rows.forEach(line);
+  const preview = (output: string, start: string) => {
+    const all = outputLines(output);
+    const omitted = all.length - FIRST_LINES - LAST_LINES;
+    const bar = `${start}${dim("│ ")}`;
+    const rows = (part: readonly string[]) => part.forEach((line) => lines(line, { start: bar }));
+    if (omitted <= 1) return rows(all);
+    rows(all.slice(0, FIRST_LINES));
+    lines(dim(`… ${counted(omitted, "more line")}; /output shows all`), { start: bar });
+    rows(all.slice(-LAST_LINES));
   };
-  const called = (call: EntryOf<"call">) => {
-    const { plan } = transcript;
-    if (call.name === PLAN_TOOL_NAME && plan) return renderPlan(plan).forEach(line);
-    line(`${indent(call)}→ ${oneLine(nameOf(call), COLUMNS)}`);
+  const titleOf = (call: EntryOf<"call">) =>
+    call.name === ""
+      ? "A call"
+      : printableText(oneLine(callInShort({ name: call.name, args: call.arguments }), MAX_TITLE));
+  const title = (call: EntryOf<"call">, { mark = style(2, "●"), notes = [] as readonly string[] } = {}) => {
+    open("call");
+    const start = indent(call);
+    const after = notes.filter(Boolean).map((one) => dim(` · ${one}`)).join("");
+    lines(`${mark} ${style(1, titleOf(call))}${after}`, { start, hang: INDENT });
+  };
+  const begin = (call: EntryOf<"call">) => {
+    if (begun.has(call.key)) return;
+    begun.add(call.key);
+    title(call);
+  };
+  /** Prints the title of the program that a call belongs to. */
+  const beginParent = ({ parent }: EntryOf<"call">) => {
+    const program = transcript.openCalls.find(({ id }) => id === parent);
+    if (program) begin(program);
+  };
+  const printPlan = () => {
+    open("call");
+    for (const line of renderPlan(transcript.plan!)) lines(printableText(line), { hang: "    " });
   };
   const ended = (call: EntryOf<"call">) => {
-    endOutput(call);
-    const { content, error, bytes = 0, durationMs = 0, change, made } = call.result!;
-    if (call.name === PLAN_TOOL_NAME && transcript.plan && !error) return;
-    line(
-      `${indent(call)}← ${oneLine(nameOf(call), COLUMNS / 2)}: ${error ? "error, " : ""}` +
-        `${formatCount(bytes)} bytes, ${formatCount(Math.round(durationMs))} ms${madeText(made)}`,
-    );
-    if (error && content !== "") {
-      line(`${indent(call)}  ${oneLine(content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
+    const { content, error = false, durationMs = 0, change, made } = call.result!;
+    const { name, output } = call;
+    showOutput();
+    if (name === PLAN_TOOL_NAME && transcript.plan && !error) return printPlan();
+    beginParent(call);
+    const [status, code, signal] = name === "shell" && STATUS.exec(content) || [""];
+    const isFailed = error || signal !== undefined || Number(code ?? 0) !== 0;
+    const text = output ?? (status === "" ? content : content.slice(status.length + 1));
+    const isCommand = COMMANDS.includes(name) || output !== undefined;
+    const hasPreview = !error && isCommand && text !== "" &&
+      (showAbove !== undefined || output === undefined);
+    const notes = [
+      ...error
+        ? ["error"]
+        : isFailed
+        ? [signal ?? `exit code ${code}`]
+        : change
+        ? [`+${formatCount(change.added)} −${formatCount(change.removed)}`]
+        : hasPreview || isCommand || content === ""
+        ? []
+        : [counted(content.replace(/\n$/, "").split("\n").length, "line")],
+      ...durationMs >= LONG_MS ? [`${formatCount(durationMs / 1000)} s`] : [],
+      ...madeText(made),
+    ];
+    const mark = isFailed ? style(31, "✗") : style(32, "●");
+    const isLast = begun.has(call.key);
+    const start = indent(call) + INDENT;
+    if (!isLast) title(call, { mark, notes });
+    else if (isFailed || notes.length > 0) {
+      open("call");
+      lines(`${isFailed ? `${style(31, "✗")} ` : ""}${dim(notes.join(" · "))}`, { start });
     }
+    if (error) {
+      const shown = content.trim().split("\n").slice(0, MAX_ERROR_LINES).join("\n");
+      if (shown !== "") lines(printableText(shown), { start });
+    } else if (hasPreview) preview(text, start);
     // The approval request showed it.
     if (!change || call.proposed) return;
-    const lines = renderDiff(change, options);
-    for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
-    if (lines.length > MAX_LINES) line(`  … and ${formatCount(lines.length - MAX_LINES)} more lines`);
+    const diff = renderDiff(change, { isColored });
+    for (const one of diff.slice(0, MAX_DIFF_LINES)) lines(one, { start });
+    const omitted = diff.length - MAX_DIFF_LINES;
+    if (omitted > 0) lines(dim(`… ${counted(omitted, "more line")}`), { start });
+  };
+  const cost = (ledger: TurnLedger) => {
+    if (ledger.calls === 0) return;
+    open("note");
+    lines(dim(ledgerLine(ledger)), { hang: INDENT });
   };
   return (event) => {
-    const open = transcript.openCalls;
+    const running = transcript.openCalls;
     const changes = transcript.apply(event);
-    if (event.type === "turn_start" || event.type === "message_added") return;
-    if (event.type === "step_start") line(`── step ${event.step}`);
-    if (event.type === "subagent_started") line(`↳ subagent started in session ${event.session}`);
-    if (event.type === "turn_end") open.forEach(endOutput);
-    if (event.type === "approval_answered") {
-      const [{ entry } = {}] = changes;
-      const name = entry?.kind === "call" ? nameOf(entry) : event.id;
-      const reason = event.reason === undefined ? "" : `: ${oneLine(event.reason, COLUMNS / 2)}`;
-      const decision = event.always ? "always allowed" : event.decision === "deny" ? "denied" : "allowed";
-      return line(`! ${oneLine(name, COLUMNS / 2)}: ${decision} ${ANSWERED_BY[event.by]}${reason}`);
+    switch (event.type) {
+      case "turn_start":
+        if (event.input !== undefined) block = "user";
+        return;
+      case "message_added":
+        return;
+      case "step_start":
+        if (block !== "reply") break;
+        open(undefined);
+        block = "user";
+        break;
+      case "subagent_started": {
+        const [{ entry } = {}] = changes;
+        if (entry?.kind === "call") begin(entry);
+        open("call");
+        return lines(dim(`↳ session ${event.session}`), { start: INDENT });
+      }
+      case "turn_end":
+        showAbove?.(undefined);
+        for (const { output, ...call } of running) {
+          if (!showAbove || output === undefined || event.reason === "approval") continue;
+          if (!begun.has(call.key)) title(call);
+          preview(output, indent(call) + INDENT);
+        }
+        break;
+      case "approval_answered": {
+        const [{ entry } = {}] = changes;
+        const name = entry?.kind === "call" ? titleOf(entry) : event.id;
+        const reason = event.reason === undefined ? "" : `: ${oneLine(event.reason, MAX_REASON)}`;
+        const decision = event.always ? "always allowed" : event.decision === "deny" ? "denied" : "allowed";
+        const mark = event.decision === "deny" ? style(31, "✗") : style(32, "✓");
+        const what = printableText(
+          `${oneLine(name, MAX_REASON)}: ${decision} ${ANSWERED_BY[event.by]}${reason}`,
+        );
+        open("call");
+        return lines(`${mark} ${dim(what)}`, { hang: INDENT });
+      }
     }
     for (const { entry, before } of changes) {
       switch (entry?.kind) {
         case "reply":
-          if (event.type === "text_delta") (drawn?.write ?? stream)(event.text);
-          else if (event.type === "assistant_message") {
-            if (before?.kind !== "reply" || before.text === "") (drawn?.write ?? stream)(entry.text);
-            drawn?.end();
+          if (event.type === "text_delta") {
+            open("reply");
+            reply.write(event.text);
+          } else if (event.type === "assistant_message") {
+            if ((before?.kind !== "reply" || before.text === "") && entry.text !== "") {
+              open("reply");
+              reply.write(entry.text);
+            }
+            reply.end();
           }
           break;
         case "call":
-          if (event.type === "tool_call") called(entry);
-          else if (event.type === "tool_output") {
+          if (event.type === "tool_output") {
             writer = entry.key;
             if (showAbove) showOutput();
-            else stream(event.text);
+            else {
+              begin(entry);
+              put(printableText(event.text));
+            }
           } else if (entry.result) ended(entry);
           break;
         case "user":
-          line(`> ${contentText(entry.content)}`);
+          open("note");
+          lines(printableText(`› ${contentText(entry.content)}`), { hang: INDENT });
           break;
         case "warning":
-          line(`! ${entry.message}`);
+          note(`${style(33, "!")} ${printableText(entry.message)}`);
           break;
         case "rewrite": {
           const { mechanism, removed, reason, tokensBefore, tokensAfter } = entry.rewrite;
-          line(
-            `~ ${mechanism}: ${removed} (${reason}); ${formatCount(tokensBefore)} → ${
-              formatCount(tokensAfter)
-            } tokens`,
+          note(
+            dim(printableText(
+              `~ ${mechanism}: ${removed} (${reason}); ${formatCount(tokensBefore)} → ${
+                counted(tokensAfter, "token")
+              }`,
+            )),
           );
           break;
         }
         case "end":
-          if (entry.reason !== "completed" && entry.reason !== "approval") {
-            line(`! ${entry.reason}: ${entry.message ?? "the turn ended"}`);
+          if (entry.reason === "approval") break;
+          if (entry.reason !== "completed") {
+            note(`${style(31, "!")} ${printableText(entry.message ?? `The turn ended: ${entry.reason}.`)}`);
           }
-          line(ledgerLine(entry.ledger));
+          cost(event.type === "turn_end" && event.whole || entry.ledger);
+          if (isColored) put("\n");
+          block = undefined;
       }
     }
   };
 }
 
-function nameOf({ name, arguments: text }: EntryOf<"call">): string {
-  return text === "" ? name : `${name} ${text}`;
-}
-
 export function renderPlan({ steps, done }: WorkPlan): readonly string[] {
-  return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
+  return steps.map((step, at) =>
+    `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, MAX_TITLE)}`
+  );
 }
 
 function indent({ parent }: { readonly parent?: string }): string {
   return parent === undefined ? "" : INDENT;
 }
 
-function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
-  if (!made) return "";
-  const failed = made.failed > 0 ? `, ${formatCount(made.failed)} failed` : "";
-  return `; ${counted(made.calls, "call")}${failed}, ${
-    formatCount(made.omittedTokens)
-  } tokens kept out of the prompt`;
+function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): readonly string[] {
+  if (!made) return [];
+  return [
+    counted(made.calls, "call"),
+    ...(made.failed > 0 ? [`${formatCount(made.failed)} failed`] : []),
+    `${counted(made.omittedTokens, "token")} kept out of the prompt`,
+  ];
 }
 
+/** Returns the cost of a turn in one line. */
 export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, costUnits, usd }: TurnLedger,
 ): string {
-  // Loops may have mechanisms of their own.
-  const names: Readonly<Record<string, string>> = MECHANISM_NAMES;
-  const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
-    `${names[mechanism] ?? mechanism} ${formatCount(tokens)}`
-  );
-  const costs = [
-    ...(usd === undefined ? [] : [usdText(usd)]),
-    ...(costUnits === undefined || usd !== undefined ? [] : [counted(Math.round(costUnits), "cost unit")]),
-  ];
-  return `ledger: ${counted(calls, "call")}, ${formatCount(promptTokens)} prompt tokens (` +
-    `${formatCount(cachedTokens)} cached), ${formatCount(outputTokens)} output tokens; ` +
-    (costs.length > 0 ? `cost: ${costs.join(", ")}; ` : "") +
-    `tokens removed from prompts: ${savings.join(", ") || "none"}${estimated ? " (usage estimated)" : ""}`;
+  const removed = Object.values(saved).reduce((sum, tokens) => sum + tokens, 0);
+  const cached = promptTokens === 0 ? 0 : Math.round(100 * cachedTokens / promptTokens);
+  return [
+    ...usd !== undefined
+      ? [usdText(usd)]
+      : costUnits !== undefined
+      ? [counted(Math.round(costUnits), "cost unit")]
+      : [],
+    counted(calls, "call"),
+    `${counted(promptTokens, "prompt token")} (${cached} % cached)`,
+    `${formatCount(outputTokens)} output`,
+    ...removed > 0 ? [`${formatCount(removed)} removed`] : [],
+    ...estimated ? ["usage estimated"] : [],
+  ].join(" · ");
 }

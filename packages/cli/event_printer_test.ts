@@ -19,7 +19,7 @@ function printed(events: readonly SessionEvent[], options?: Parameters<typeof ev
   return text;
 }
 
-Deno.test("eventPrinter() prints steps, streamed text, calls in one line, results and the ledger", () => {
+Deno.test("eventPrinter() prints streamed text, calls in words, results and the cost", () => {
   const usage = { promptTokens: 1, cachedTokens: 0, outputTokens: 1 };
   assertEquals(
     printed([
@@ -57,18 +57,21 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
       { type: "turn_end", reason: "completed", text: "Done.\n", ledger },
     ]).split("\n"),
     [
-      "── step 1",
+      "",
       "! a demo model answers",
+      "",
       "I look around.",
-      `→ f {"a": "${"x".repeat(98)}…`,
-      `← f {"a": "${"x".repeat(44)}…: error, 1,234 bytes, 3 ms`,
+      "",
+      `✗ f a: ${"x".repeat(194)}… · error`,
       "  Cannot do f:\\x1b[2J it is late.",
-      "── step 2",
+      "  More of it.",
+      "",
       "~ schemas: prose of 1 tool (shown once); 2,000 → 800 tokens",
-      "> Be quick.",
+      "› Be quick.",
+      "",
       "Done.",
-      "ledger: 2 calls, 12,345 prompt tokens (9,000 cached), 67 output tokens; " +
-      "tokens removed from prompts: tool descriptions 1,200",
+      "",
+      "2 calls · 12,345 prompt tokens (73 % cached) · 67 output · 1,200 removed",
       "",
     ],
   );
@@ -88,8 +91,8 @@ Deno.test("eventPrinter() prints answers to approvals", () => {
       { type: "turn_end", reason: "approval", text: "", ledger },
       { ...answer, reason: "Not\nnow." },
       { ...answer, id: "2", decision: "allow", by: "time" },
-    ]).split("\n").filter((line) => !line.startsWith("ledger")),
-    ['! shell {"command":"ls"}: denied by the user: Not now.', "! 2: allowed after a timeout", ""],
+    ]).split("\n"),
+    ["✗ Run ls: denied by the user: Not now.", "✓ 2: allowed after a timeout", ""],
   );
 });
 
@@ -106,15 +109,14 @@ Deno.test("eventPrinter() indents calls in code mode and prints their totals", (
   assertEquals(
     printed([
       { ...call, id: "p", name: "run_program" },
-      { ...call, id: "p/1", name: "read_file", parent: "p", beganAtMs: 1 },
-      { ...result, id: "p/1", name: "read_file", parent: "p" },
+      { ...call, id: "p/1", name: "read_file", arguments: '{"path":"a.ts"}', parent: "p", beganAtMs: 1 },
+      { ...result, id: "p/1", name: "read_file", parent: "p", content: "x" },
       { ...result, id: "p", name: "run_program", made: { calls: 12, failed: 1, omittedTokens: 3400 } },
     ]).split("\n"),
     [
-      "→ run_program {}",
-      "  → read_file {}",
-      "  ← read_file {}: 7 bytes, 2 ms",
-      "← run_program {}: 7 bytes, 2 ms; 12 calls, 1 failed, 3,400 tokens kept out of the prompt",
+      "● Run a program",
+      "  ● Read a.ts · 1 line",
+      "  12 calls · 1 failed · 3,400 tokens kept out of the prompt",
       "",
     ],
   );
@@ -124,33 +126,21 @@ Deno.test("eventPrinter() prints why a turn ended early", () => {
   assertEquals(
     printed([{ type: "turn_end", reason: "step_limit", text: "", message: "50 steps are the limit", ledger }])
       .split("\n")[0],
-    "! step_limit: 50 steps are the limit",
+    "! 50 steps are the limit",
   );
 });
 
-Deno.test("ledgerLine() reports dollars and cost units, as far as known", () => {
-  const cost = (more: object) => /cost: .*?;/.exec(ledgerLine({ ...ledger, saved: {}, ...more }))?.[0];
+Deno.test("ledgerLine() reports dollars or cost units, as far as known, and estimated usage", () => {
+  const costs = [{}, { costUnits: 1 }, { costUnits: 1, usd: 1.234 }, { usd: 0.01234 }, { usd: 0.00001 }, {
+    usd: 0,
+  }];
   assertEquals(
-    [{}, { costUnits: 1234.4 }, { costUnits: 1, usd: 1.234 }, { usd: 0.01234 }, { usd: 0.00001 }, {
-      usd: 0,
-    }].map(cost),
-    [
-      undefined,
-      "cost: 1,234 cost units;",
-      "cost: $1.23;",
-      "cost: $0.0123;",
-      "cost: under $0.0001;",
-      "cost: $0.0000;",
-    ],
+    costs.map((more) => ledgerLine({ ...ledger, saved: {}, ...more }).split("2 calls")[0]),
+    ["", "1 cost unit · ", "$1.23 · ", "$0.0123 · ", "under $0.0001 · ", "$0.0000 · "],
   );
-});
-
-Deno.test("ledgerLine() reports missing savings and estimated usage", () => {
   assertEquals(
-    ledgerLine({ ...ledger, saved: {}, estimated: true }).endsWith(
-      "removed from prompts: none (usage estimated)",
-    ),
-    true,
+    ledgerLine({ ...ledger, calls: 1, promptTokens: 0, saved: {}, estimated: true }),
+    "1 call · 0 prompt tokens (0 % cached) · 67 output · usage estimated",
   );
 });
 
@@ -158,7 +148,7 @@ Deno.test("eventPrinter() streams a command's output, escaped", () => {
   const output = (text: string): SessionEvent => ({ type: "tool_output", step: 1, id: "1", text });
   assertEquals(
     printed([output("on\x1b[2Je\r\n\ttw"), output("o"), { type: "step_start", step: 2 }]),
-    "on\\x1b[2Je\n\ttwo\n── step 2\n",
+    "● A call\non\\x1b[2Je\n\ttwo",
   );
 });
 
@@ -166,7 +156,7 @@ Deno.test("eventPrinter() shows the last rows of running calls above the waiting
   let above: readonly string[] | undefined;
   let text = "";
   const print = eventPrinter((piece) => text += piece, {
-    columns: 13,
+    columns: () => 13,
     showAbove: (rows) => above = rows?.(12),
   });
   const written = (id: string, ...pieces: string[]) => {
@@ -176,34 +166,45 @@ Deno.test("eventPrinter() shows the last rows of running calls above the waiting
   const settled = { name: "shell", content: "", error: false, bytes: 9, durationMs: 1 } as const;
   const end = (id: string) => {
     print({ type: "tool_result", step: 1, id, ...settled });
-    const expected = text.replace("← shell: 9 bytes, 1 ms\n", "|");
+    const expected = text;
     text = "";
     return [expected, above];
   };
   // Partial, wide and overwritten lines.
   assertEquals(written("a", "on", "e\x1b[2J\r", "\ntwo\tis here now\n"), [
     "  one\\x1b[2J",
-    "  two    is ",
+    "  two    is",
     "  here now",
   ]);
   assertEquals(written("b", "10 %\r", "20 %\r", "30"), ["  30"]);
-  assertEquals(end("b"), ["  30\n|", ["  one\\x1b[2J", "  two    is ", "  here now"]]);
-  assertEquals(end("a"), ["  one\\x1b[2J\n  two    is \n  here now\n|", undefined]);
+  assertEquals(end("b"), ["● shell\n  │ 30\n", ["  one\\x1b[2J", "  two    is", "  here now"]]);
+  assertEquals(end("a"), ["● shell\n  │ one\\x1b[2\n  │ J\n  │ two    is\n  │ here now\n", undefined]);
   // The last of many lines.
   const lines = Array.from({ length: 20_000 }, (_, at) => `line ${at + 1}\n`).join("");
   const last = Array.from({ length: 8 }, (_, at) => `  line ${19_993 + at}`);
   assertEquals(written("c", lines), last);
-  assertEquals(end("c"), [["  … last rows of 20,000 lines:", ...last, "|"].join("\n"), undefined]);
+  assertEquals(end("c"), [
+    [
+      ...["● shell", ...[1, 2, 3].map((at) => `  │ line ${at}`)],
+      ...["  │ … 19,992", "  │ more", "  │ lines;", "  │ /output", "  │ shows all"],
+      ...last.slice(3).map((line) => line.replace("  line ", "  │ line\n  │ ")),
+      "",
+    ].join("\n"),
+    undefined,
+  ]);
   // An unfinished line of wide characters.
   const wide = [...Array.from({ length: 7 }, () => "  日日日日日"), "  日日"];
   assertEquals(written("d", "日".repeat(65_002)), wide);
   // A call without a result.
   print({ type: "turn_end", reason: "cancelled", text: "", ledger });
-  assertEquals(text.split("\n").slice(0, 10), [
-    "  … last rows of 1 line:",
-    ...wide,
-    "! cancelled: the turn ended",
-  ]);
+  assertEquals(text.split("\n").slice(0, 3), ["● A call", "  │ 日日日日", "  │ 日日日日"]);
+  assertEquals(
+    text.endsWith(
+      "\n\n! The turn\n  ended:\n  cancelled.\n2 calls ·\n  12,345\n  prompt\n  tokens (73\n  % cached) ·\n  67 output ·\n  1,200\n  removed\n",
+    ),
+    true,
+    text.slice(-300),
+  );
   assertEquals(above, undefined);
 });
 
@@ -220,15 +221,16 @@ Deno.test("eventPrinter() escapes text that imitates or hides an approval reques
     { type: "turn_end", reason: "model_error", text: "", message: forged, ledger },
   ]);
   assertEquals(/[^\P{Cc}\n]|▌/u.test(lines), false);
-  assertEquals(lines.split("\n")[0], "\\x1b[7m\\u{258c}?\\x1b[27m Allow ls {}");
+  assertEquals(lines.split("\n")[0], "\\u{258c} Approval needed");
 });
 
 Deno.test("eventPrinter() prints a subagent's start and its output", () => {
   const lines = printed([
+    { type: "tool_call", step: 1, id: "1", name: "delegate", arguments: '{"task":"Look"}' },
     { type: "subagent_started", id: "1", session: "s" },
     { type: "tool_output", step: 1, id: "1", text: "read_file a\n" },
   ]);
-  assertEquals(lines, "↳ subagent started in session s\nread_file a\n");
+  assertEquals(lines, "● Subagent: Look\n  ↳ session s\nread_file a\n");
 });
 
 Deno.test("eventPrinter() prints diffs once, truncated", () => {
@@ -237,8 +239,8 @@ Deno.test("eventPrinter() prints diffs once, truncated", () => {
     ...{ type: "tool_result", step: 1, id, name: "edit_file", content: "edited", error: false } as const,
     ...{ bytes: 6, durationMs: 1, change: { ...change, diff } },
   });
-  const updateLine = (id: string, ...changed: string[]) => [
-    `← edit_file${id === "requested" ? " {}" : ""}: 6 bytes, 1 ms`,
+  const updateLine = (...changed: string[]) => [
+    `● edit_file · +1 −1`,
     ...changed,
   ];
   assertEquals(
@@ -251,9 +253,10 @@ Deno.test("eventPrinter() prints diffs once, truncated", () => {
     ]).split("\n"),
     [
       "Half a line",
-      ...updateLine("requested"),
-      ...updateLine("unasked", "  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
-      ...updateLine("long", ...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … and 2 more lines"),
+      "",
+      ...updateLine(),
+      ...updateLine("  @@ -1 +1 @@", "  -one", "  +two\\x1b[2K"),
+      ...updateLine(...Array.from({ length: 60 }, (_, at) => `  +${at}`), "  … 2 more lines"),
       "",
     ],
   );
@@ -266,14 +269,26 @@ Deno.test("eventPrinter() renders replies as Markdown if colored", () => {
     { type: "text_delta", step: 1, text: "rd** and **more" },
     { type: "assistant_message", step: 1, message },
     { type: "tool_call", step: 1, id: "1", name: "f", arguments: "**" },
+    {
+      ...{
+        type: "tool_result",
+        step: 1,
+        id: "1",
+        name: "f",
+        content: "",
+        error: false,
+        bytes: 0,
+        durationMs: 0,
+      },
+    },
     { type: "text_delta", step: 2, text: "| a |" },
     { type: "warning", message: "w" },
   ];
   assertEquals(
     printed(events, { isColored: true }),
-    "\x1b[1m\x1b[4mOne\x1b[24m\x1b[22m\nA \x1b[1mword\x1b[22m and **more\n→ f **\n| a |\n! w\n",
+    "\x1b[1m\x1b[4mOne\x1b[24m\x1b[22m\nA \x1b[1mword\x1b[22m and **more\n\n\x1b[32m●\x1b[0m \x1b[1mf **\x1b[0m\n\n| a |\n\n\x1b[33m!\x1b[0m w\n",
   );
-  assertEquals(printed(events), "# One\nA **word** and **more\n→ f **\n| a |\n! w\n");
+  assertEquals(printed(events), "# One\nA **word** and **more\n\n● f **\n\n| a |\n\n! w\n");
 });
 
 Deno.test("eventPrinter() prints the plan after each change, including an earlier plan", () => {
@@ -290,7 +305,7 @@ Deno.test("eventPrinter() prints the plan after each change, including an earlie
   );
   assertEquals(
     printed([call({ done: 1 }), result(true)]),
-    '→ update_plan {"done":1}\n← update_plan {"done":1}: error, 0 bytes, 0 ms\n',
+    "✗ Update the plan · error\n",
   );
 });
 
@@ -309,6 +324,6 @@ Deno.test("eventPrinter() prints a reply that wasn't streamed", () => {
       { type: "warning", message: "w" },
       reply({ content: "Streamed." }),
     ]),
-    "Whole.\n── step 2\nI won't.\n── step 3\nStreamed.\n! w\n",
+    "Whole.\n\nI won't.\n\nStreamed.\n\n! w\n",
   );
 });

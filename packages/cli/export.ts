@@ -4,9 +4,10 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { connect } from "./agent_client.ts";
+import type { AgentClient } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 import { printableLines } from "./terminal/printable_text.ts";
+import { withServer } from "./with_server.ts";
 
 await runCommandLine({
   call: "deno task export",
@@ -20,11 +21,15 @@ await runCommandLine({
     ),
     ...SERVER_OPTIONS,
   },
-  notes: KEY_NOTE,
+  notes: `The beginning of the ID suffices. ${KEY_NOTE}`,
   hasWords: true,
-}, async ({ values, positionals: [id] }) => {
-  if (id === undefined) return "usage";
-  const { client } = await connect(values.url);
+}, async ({ values, positionals: [given] }) => {
+  if (given === undefined) return "usage";
+  return await withServer(values.url, (client) => write(client, given, values));
+});
+
+async function write(client: AgentClient, given: string, values: { readonly html?: string }): Promise<void> {
+  const id = await client.findSession(given);
   if (values.html !== undefined) {
     const path = callersPath(values.html);
     await Deno.writeFile(path, await client.exportSession(id, "html"), { mode: 0o600 });
@@ -38,4 +43,4 @@ await runCommandLine({
   await (Deno.stdout.isTerminal()
     ? lines.pipeThrough(new TextDecoderStream()).pipeThrough(printable).pipeThrough(new TextEncoderStream())
     : lines).pipeTo(Deno.stdout.writable);
-});
+}

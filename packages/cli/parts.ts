@@ -5,6 +5,7 @@
  * @module
  */
 export { agentClient, serverAddress } from "./agent_client.ts";
+export { listModels } from "./choose_model.ts";
 export { commandLine, flag, runCommandLine } from "./command_line.ts";
 export { launchers, whenLeft } from "./launchers.ts";
 export { isDirectory, isFile, type OptionReader, wholeNumber } from "./option.ts";

@@ -6,13 +6,13 @@
 // deno-lint-ignore-file no-console
 import { type CallReport, SPEND_BY, SPENT_ON, type UsageTotals } from "@tare/session/internal/report";
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
-import { connect } from "./agent_client.ts";
 import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { STATE_NAMES } from "./ledger_names.ts";
 import { printableJson, printableText } from "./terminal/printable_text.ts";
 import { short, table } from "./terminal/table.ts";
+import { withServer } from "./with_server.ts";
 
 const PARTS: Readonly<Record<keyof CallReport["spent"]["costUnits"], string>> = {
   cacheRead: "cache reads",
@@ -35,19 +35,19 @@ Server tools: the provider's own tools, and model calls inside a call. Keep-aliv
 const UNITS =
   "A cost unit is the price of one input token that is not read from the cache; replies are not included.";
 
-type Cost = Pick<UsageTotals, "usd" | "costUnits" | "unpricedCalls">;
+type Cost = Pick<UsageTotals, "usd" | "costUnits" | "calls" | "unpricedCalls">;
 
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
   return usd === 0 && unpricedCalls > 0 ? "–" : inDollars(usd);
 }
 
-/** Returns dollars, or cost units if no call has a price; and the number of calls without a price. */
-function inWords({ usd, costUnits, unpricedCalls }: Cost): string {
-  const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
+/** Returns dollars, or cost units if no call has a price; and the numbers of calls, and of those without a price. */
+function inWords({ usd, costUnits, calls, unpricedCalls }: Cost): string {
   const cost = usd === 0 && unpricedCalls > 0
     ? counted(costUnits, "cost unit")
     : `$${inDollars(usd)} (${counted(costUnits, "cost unit")})`;
-  return cost + without;
+  const without = unpricedCalls > 0 ? ` (${formatCount(unpricedCalls)} without a price)` : "";
+  return `${cost} for ${counted(calls, "call")}${without}`;
 }
 
 /** Returns a table of costs by part: in dollars, or in cost units if no call has a price. */
@@ -81,9 +81,7 @@ function spendText(by: string, { all, rows, hasMore, pricesDate }: SpendReport):
     session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
   );
   return [
-    `${inWords(all)} for ${
-      counted(all.calls, "call")
-    }, at list prices of ${pricesDate} unless set or reported. ` +
+    `${inWords(all)}, at list prices of ${pricesDate} unless set or reported. ` +
     "Days are in UTC.",
     totalsTable(by, named, all),
     ...titles.length > 0
@@ -135,7 +133,7 @@ function sessionSpendText({ all, turns, tools, subjects, results, programs }: Se
     totals,
   }));
   return [
-    `${inWords(all)} for ${counted(all.calls, "call")}.`,
+    `${inWords(all)}.`,
     totalsTable("most expensive turns", named, all),
     ...results.length === 0 ? [] : [
       "Estimated carrying cost of tool results, which every later prompt contains:",
@@ -176,12 +174,13 @@ await runCommandLine({
   const by = SPEND_BY.find((one) => one === given);
   if (!by) throw new Error(`Cannot group by ${given}. Use one of ${SPEND_BY.join(", ")}.`);
   checkDays({ from, to });
-  const { client } = await connect(url);
-  if (session !== undefined) {
-    const spend = await client.sessionSpend(session);
-    console.log(json ? printableJson(spend) : printableText(sessionSpendText(spend)));
-  } else {
-    const spend = await client.spend({ by, from, to });
-    console.log(json ? printableJson(spend) : printableText(spendText(by, spend)));
-  }
+  await withServer(url, async (client) => {
+    if (session !== undefined) {
+      const spend = await client.sessionSpend(await client.findSession(session));
+      console.log(json ? printableJson(spend) : printableText(sessionSpendText(spend)));
+    } else {
+      const spend = await client.spend({ by, from, to });
+      console.log(json ? printableJson(spend) : printableText(spendText(by, spend)));
+    }
+  });
 });

@@ -7,7 +7,6 @@ import { MessageAssembler, ReplyAssembler, ResponseAssembler } from "@tare/wire/
 import fc, { cases } from "../../tests/cases.ts";
 import { chunk, gatewayed, post, sse, UPSTREAM } from "./fixture_test.ts";
 
-/** Tokens of one model call, by price. */
 interface Billed {
   readonly fresh: number;
   readonly cached: number;
@@ -16,7 +15,6 @@ interface Billed {
   readonly output: number;
 }
 
-/** A reply's bill. */
 interface Bill extends Billed {
   readonly protocol: "chat" | "responses" | "messages";
   readonly stream: boolean;
@@ -52,7 +50,6 @@ const TOOLS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
 
 const LONG = 272_000;
 
-/** Returns the dollars of a bill, calculated from its definition; null without a price. */
 function dollars(bill: Bill): number | null {
   if (bill.usd !== undefined) return bill.usd;
   const model = MODELS[bill.protocol].split("/").at(-1)!;
@@ -106,7 +103,6 @@ function messagesUsage({ fresh, cached, short, hour, output }: Billed): object {
   };
 }
 
-/** Returns the reply of a provider that bills this. */
 function replyOf(bill: Bill): Response {
   const { protocol, stream, tier, region, tools, again, inner, usd } = bill;
   const cost = usd !== undefined && { cost: usd };
@@ -201,7 +197,6 @@ function replyOf(bill: Bill): Response {
   );
 }
 
-/** Returns the usage that the agent reads from a streamed reply. */
 async function readByAgent(made: Bill): Promise<Usage | undefined> {
   const reply = await replyOf({ ...made, stream: true }).text();
   const assembler = {
@@ -281,7 +276,6 @@ Deno.test("billing: usage of any reply is stored and reported whole, with the do
       const headers = { "anthropic-version": "2023-06-01" };
       await (await fetch(post(request, headers, PATHS[protocol]))).text();
       await close();
-      // Another gateway knows only what was stored.
       const later = gatewayed(() => new Response(), { upstreams, store });
       const found = await Array.fromAsync(later.sessions.calls({ limit: 10 }));
       const { all } = await later.sessions.spend({ by: "model" });

@@ -41,7 +41,6 @@ Deno.test("baseline: clients compact where their agent does, with the requested 
   assertEquals(await compactedAt("pi", 100_000), []);
 });
 
-/** Returns the baseline cost of a client of unknown habits that compacts this window late. */
 async function withoutTare(windowTokens: number): Promise<number> {
   const prompts: string[] = [];
   const { fetch, ledger } = gatewayed(

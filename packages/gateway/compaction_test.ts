@@ -30,7 +30,6 @@ interface Talk {
   readonly evicted: readonly string[];
 }
 
-/** Returns clients of one gateway, before a provider with a cache and a window of this many tokens. */
 function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<string, string> = {}) {
   const store = memoryStore();
   const sent: string[] = [];
@@ -88,7 +87,6 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
         evicted: [...new Set([...evicted, ...gone])],
       };
     },
-    /** Compacts with a summary without facts, and continues from it. */
     async compacts({ history, evicted }: Talk): Promise<Talk> {
       const summary =
         `This is summary number ${++count}: files were read, and facts were found in each of them.`;
@@ -135,7 +133,6 @@ for (const dialect of DIALECTS) {
   });
 }
 
-/** Returns a provider that caches every prompt, and its total in cost units. */
 function cachingProvider() {
   const held: string[] = [];
   let paid = 0;

@@ -74,7 +74,6 @@ export function tokensOmitted(
   return { tokens: full - countToolTokens(search, countTokens) - searching, isDetour: false };
 }
 
-/** Items without their searches, by their bytes; `undefined` for items without searches. */
 const bareItems = new WeakMap<NonNullable<WireItem["bytes"]>, WireItem | undefined>();
 
 /** Returns an item without its searches and their results: the same object if it has none. */

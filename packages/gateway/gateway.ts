@@ -178,7 +178,6 @@ export function gateway(options: GatewayOptions): HttpGateway {
     const protocol = own ?? served.find((one) => one.speaks?.(headers)) ?? served.find((one) => !one.speaks);
     return { own, protocol };
   };
-  /** Returns the error of a request that isn't forwarded to the upstream of its protocol. */
   const refusal = ({ parts, sent }: RequestPath, request: Request, protocol: Protocol | undefined) => {
     if (!protocol || !served.includes(protocol)) {
       const message = `Cannot forward /v1${sent}: no upstream is configured for its protocol.`;

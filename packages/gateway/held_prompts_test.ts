@@ -135,7 +135,6 @@ function marking(options: Partial<GatewayOptions> = {}) {
 Deno.test("cache prediction: breakpoints limit what is cached", async () => {
   const ask = marking();
   const [first, second] = [await ask(1, 0), await ask(3, 2)];
-  // Its breakpoint is before the previous request's.
   const third = await ask(5, 1);
   const other = await ask(5, 4, systemOf("You help others. "));
   assertEquals([first, second, third, other].map(([, expected]) => expected), [0, first![0], first![0], 0]);

@@ -93,7 +93,7 @@ export function answerHeaders(response: Response, more: Readonly<Record<string, 
   return headers;
 }
 
-/** Returns the headers that apply only to one connection (RFC 9110, 7.6.1). */
+/** As in RFC 9110, 7.6.1. */
 function namedByConnection({ headers }: Pick<Request, "headers">): ReadonlySet<string> {
   const named = headers.get("connection")?.toLowerCase().split(",") ?? [];
   return new Set(named.map((name) => name.trim()));

@@ -96,7 +96,6 @@ export class SubAgents {
   readonly #waiting = new LRUCache<string, string>({ max: MAX_KNOWN });
   readonly #subagents = new LRUCache<string, true>({ max: MAX_KNOWN });
 
-  /** Notes a request of a client that gives each conversation a key. */
   recordRequest({ id, facts: { scope }, session }: Asking): void {
     const waiting = this.#waiting.get(scope);
     if (waiting === id) this.#waiting.delete(scope);

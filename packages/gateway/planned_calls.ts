@@ -37,7 +37,6 @@ const MAX_REPEATED_RECALLS = 3;
 const TOKEN_BYTES = 3;
 const STREAMED_BYTES = 16;
 
-/** Statuses of rejected content. */
 const REFUSALS: readonly number[] = [400, 422];
 
 /** Statuses of a request that may be too long. */
@@ -58,7 +57,6 @@ const FAIL_OPEN: Readonly<Record<Exclude<Parameters<Telemetry["failedOpen"]>[0],
 
 interface Exchange {
   readonly turn: GatewayTurn;
-  /** The upstream's first reply. */
   readonly response: Response;
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => Promise<Response>;
   readonly traced: TracedCalls | undefined;
@@ -83,7 +81,7 @@ export class PlannedCalls {
     this.#onError = options.onError ?? (() => {});
   }
 
-  /** Answers a request. @throws the error of `fetch` if the upstream can't be reached. */
+  /** @throws the error of `fetch` if the upstream can't be reached. */
   async answer(protocol: Protocol, call: Call): Promise<Response> {
     const calls = new ReservedCalls();
     try {
@@ -230,7 +228,6 @@ export class PlannedCalls {
     return await keys.reserve(by, mostOfCall(usage, rates).usd ?? 0, { signal });
   }
 
-  /** Sends a turn's call. If it is rejected for its length, sends a shorter one, once. */
   async #sendFitting(
     turn: GatewayTurn,
     { bytes, send, signal, counts }: Pick<Exchange, "send"> & Pick<Call, "counts"> & {
@@ -287,7 +284,6 @@ export class PlannedCalls {
     return new Response(counted, response);
   }
 
-  /** Forwards a request unchanged, such as one for the list of models. */
   async forward(
     protocol: Protocol,
     path: string,
@@ -301,7 +297,6 @@ export class PlannedCalls {
     });
   }
 
-  /** Forwards a request about a response, by its id at the upstream. */
   async forwardResponse(
     protocol: Protocol,
     path: string,
@@ -487,7 +482,6 @@ export class PlannedCalls {
     }
   }
 
-  /** Runs work that the client's answer doesn't depend on. */
   #attempt<T>(otherwise: keyof typeof FAIL_OPEN, work: () => T): T | undefined {
     try {
       return work();
@@ -521,7 +515,7 @@ class ReservedCalls {
     this.#held = undefined;
   }
 
-  /** Returns the answer, which releases the reservation at its end. */
+  /** Releases the reservation at the answer's end. */
   untilRead(response: Response): Response {
     if (!this.#held) return response;
     const { body, status, statusText, headers } = response;
@@ -685,7 +679,6 @@ class TracedCalls {
     chat.end();
   }
 
-  /** Ends the newest call, with the class of its error if it failed. */
   end(errorType?: string): void {
     this.#chat?.end(this.#options.signal.aborted ? "cancelled" : errorType);
   }
@@ -702,7 +695,7 @@ class TracedCalls {
     }
   }
 
-  /** Returns an unchanged answer whose end ends the call. */
+  /** The answer's end ends the call. */
   over(response: Response): Response {
     if (!this.#chat) return response;
     if (!response.body) {

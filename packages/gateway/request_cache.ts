@@ -42,7 +42,6 @@ interface FollowedResponse extends Followed {
  */
 export class RequestCache {
   readonly sessionBytes: number;
-  /** The prompts that providers have cached. */
   readonly prompts: HeldPrompts;
   readonly #items: JsonCache<readonly ItemPart[]>;
   readonly #lists: ListCache;
@@ -61,7 +60,6 @@ export class RequestCache {
     this.#responses = new LRUCache({ maxSize: share("responses") });
   }
 
-  /** Returns the readers of this client's requests. */
   readers(client: string): RequestReaders {
     return {
       lists: this.#lists,
@@ -98,7 +96,7 @@ export class JsonCache<T> implements JsonReader<T> {
     this.#pieces = new LRUCache({ maxSize: maxBytes });
   }
 
-  /** Returns the piece at this position. @throws {SyntaxError} if it isn't JSON. @throws the error of `read`. */
+  /** @throws {SyntaxError} if the piece isn't JSON. @throws the error of `read`. */
   read(
     bytes: Uint8Array<ArrayBuffer>,
     { start, end, kind, read, spelling }: Parameters<JsonReader<T>["read"]>[1],
@@ -167,7 +165,6 @@ export class ListCache implements ListReader {
     });
   }
 
-  /** Returns the longest cached list that is a prefix of the list at `start`. */
   find(
     bytes: Uint8Array<ArrayBuffer>,
     start: number,

@@ -147,7 +147,6 @@ function listOf(body: JsonRecord, name: string): readonly Json[] {
   return body[name] as readonly Json[];
 }
 
-/** A request that is no turn, and when it is sent. */
 interface BetweenTurns {
   readonly kind: string;
   readonly at: number;
@@ -319,7 +318,6 @@ async function outcome(
 interface UnderWay {
   readonly reply: Reply;
   readonly isTurn?: boolean;
-  /** Whether another machine of the provider, with its own cache, answers it. */
   readonly isElsewhere?: boolean;
   recalls?: SentRequest["recalls"];
   readonly arrived: PromiseWithResolvers<void>;

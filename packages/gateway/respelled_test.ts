@@ -64,7 +64,6 @@ const list = (value: unknown) => Array.isArray(value) ? value as readonly Json[]
 
 const listOf = (body: JsonRecord) => list(body.messages ?? body.input);
 
-/** Returns a content with its text changed, as a string or a part of this type. */
 function texts(content: unknown, { parts, space }: Pick<Spelling, "parts" | "space">, type: string): unknown {
   if (typeof content === "string") {
     const text = content === "" ? "" : space + content + space;
@@ -82,7 +81,6 @@ function texts(content: unknown, { parts, space }: Pick<Spelling, "parts" | "spa
 const widened = (args: unknown, wide: boolean) =>
   wide ? JSON.stringify(JSON.parse(String(args)), null, 2) : args;
 
-/** Changes of an item, by protocol. */
 const RESPELL: Readonly<Record<string, Respell>> = {
   chat(item, spelling) {
     const { idOf, empty, wide } = spelling;
@@ -176,7 +174,6 @@ function respelled(
   };
 }
 
-/** Returns an item without cache breakpoints, with texts of the Messages format as blocks. */
 function bare(item: Json): string {
   return JSON.stringify(item, (name, value) => {
     if (name === "cache_control") return undefined;
@@ -223,7 +220,6 @@ function resultsOf({ name }: Dialect, item: Json): (readonly [string, Json])[] {
   return isResult ? [[String(item[RESULT_ID[name]!]), item]] : [];
 }
 
-/** Returns an edited or hidden item with the original ids of calls. */
 function withIds(
   { name }: Dialect,
   item: Json,
@@ -293,7 +289,6 @@ async function playedIn(
   });
 }
 
-/** Returns the prompt of each call without the client's changes. */
 function promptsOf(
   dialect: Dialect,
   run: Played,
@@ -336,7 +331,6 @@ for (const dialect of DIALECTS) {
   }
 }
 
-/** Returns the requests that didn't continue the newest prompt of their session, although it wasn't rewritten. */
 function broken(run: Played, prompts: ReturnType<typeof promptsOf>): number[] {
   return run.places.flatMap(({ session, epoch }, at) => {
     const before = run.places[at - 1];

@@ -23,7 +23,6 @@ function answer(url: string): Response {
   );
 }
 
-/** Sends a result in a protocol, and returns the upstream's form of it. */
 type Send = (result: ToolResult, id: string) => Promise<string>;
 
 function protocols(): Readonly<Record<string, Send>> {

@@ -125,7 +125,6 @@ export class GatewayTurn {
     return this.#repeatedRecalls;
   }
 
-  /** The newest call's view with its rewrites; `undefined` without a planner. */
   get view(): SessionView | undefined {
     return this.#view;
   }
@@ -139,12 +138,10 @@ export class GatewayTurn {
     return this.#view?.warnings ?? [];
   }
 
-  /** Whether the newest view rewrote what the model saw before. */
   get isRewritten(): boolean {
     return (this.#view?.rewrites.length ?? 0) > 0;
   }
 
-  /** Returns the headers of answers to the client. */
   headers(): Readonly<Record<string, string>> {
     const { session: { session }, request, countTokens } = this.#options;
     const { epoch, savedCostUnits } = session.state;
@@ -320,7 +317,6 @@ export class GatewayTurn {
     return { usage: entry?.usage ?? usage, savedTokens, ...(entry && { entry }) };
   }
 
-  /** Answers the recalls of a reply, for the next call. */
   async recall(reply: WireReply): Promise<void> {
     const answers = await Promise.all(
       reply.recalls.map(async (call) => ({ id: call.id, text: await this.#answer(call) })),

@@ -369,7 +369,6 @@ function questionFor(
   };
 }
 
-/** Whether tool, definition, arguments and effects are still the approved ones. */
 function isSame(one: PendingCall, other: PendingCall): boolean {
   return one.name === other.name && one.arguments === other.arguments &&
     isDeepStrictEqual([one.pin, one.effects], [other.pin, other.effects]);
@@ -499,7 +498,7 @@ class LiveOutput {
     this.#disarm ??= this.#clock.after(EVERY_MS, () => this.#due.resolve(undefined));
   }
 
-  /** Returns due output by call, without that of the `ended` call, whose result contains it. */
+  /** Omits output of the `ended` call, whose result contains it. */
   take(ended: string | undefined): readonly Piece[] {
     if (ended !== undefined) this.#pieces.delete(ended);
     if (ended !== undefined && this.#pieces.size > 0) return [];

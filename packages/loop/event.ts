@@ -269,6 +269,8 @@ export class ModelError extends Error {
     | "no_such_model"
     | "prompt_too_long"
     | "rate_limited"
+    /** The account's quota or credit is exhausted: waiting doesn't help. */
+    | "insufficient_quota"
     | "unreachable"
     | "bad_request"
     | "bad_response"

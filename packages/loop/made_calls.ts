@@ -87,7 +87,6 @@ export class MadeCalls implements NestedCalls {
     return this.#changedState;
   }
 
-  /** Written paths, in the order of the calls. */
   get wrote(): readonly string[] {
     return [...new Set(this.#wrote.values())].filter((path) => path !== undefined);
   }

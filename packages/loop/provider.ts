@@ -156,7 +156,6 @@ function plainCall(call: ToolCall): ToolCall {
   return { id, type, function: { name, arguments: text } };
 }
 
-/** Adds the author to a reply with specific parts. */
 function signed(message: AssistantMessage, author: string): AssistantMessage {
   const isPlain = !message.carried && JSON.stringify(withoutCarried(message)) === JSON.stringify(message);
   return isPlain ? message : { ...message, carried: { ...message.carried, by: author } };
@@ -418,6 +417,10 @@ const MAX_QUOTE = 500;
 const TOO_LONG =
   /context[ _-]?(length|size|window)|maximum (context|prompt) length|prompt[^.]{0,40} too (long|large)|too many (input )?tokens|input token count|token (limit|count)[^.]{0,60}exceed|exceed[^.]{0,60}(token limit|context|number of tokens)|max_prompt_tokens/i;
 
+/** From OpenAI, Anthropic, DeepSeek and OpenRouter. Gemini's rate limits mention billing too, with a wait. */
+const NO_QUOTA =
+  /insufficient[ _](quota|balance|credits?|funds)|exceeded your current quota|credit balance is too low|billing_hard_limit/i;
+
 const NO_SUCH_MODEL =
   /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
 
@@ -493,10 +496,16 @@ function classifyError(
     };
   }
   if (status === 403) return { code: "bad_key", state: `the API key doesn't permit this${quoted}` };
+  const isPaced = /retry in|per[ _]?(minute|day)/i.test(details) ||
+    waitOf(error.headers).retryAfterMs !== undefined;
+  if (status === 402 || error.code === "insufficient_quota" || NO_QUOTA.test(details) && !isPaced) {
+    return {
+      code: "insufficient_quota",
+      state: `the account's quota or credit is exhausted${quoted}. Check its plan and billing`,
+    };
+  }
   if (status === 429) {
-    // An exhausted quota isn't retried.
-    const isBusy = error.code !== "insufficient_quota";
-    return { code: "rate_limited", state: `it ${rateLimit(error.headers)}${quoted}`, isBusy };
+    return { code: "rate_limited", state: `it ${rateLimit(error.headers)}${quoted}`, isBusy: true };
   }
   if (status !== undefined && status >= 300 && status < 400) {
     const location = error.headers?.get("location");
@@ -515,7 +524,7 @@ function classifyError(
       state: `there is no model "${model}", or the base URL is wrong${quoted}`,
     };
   }
-  return status !== undefined && status >= 400 && status < 500 && status !== 402 && status !== 408
+  return status !== undefined && status >= 400 && status < 500 && status !== 408
     ? { code: "bad_request", state: `it refused the request${quoted}` }
     : { code: "provider_error", state: `it failed${quoted}`, isBusy: (status ?? 0) >= 500 };
 }

@@ -257,7 +257,6 @@ async function* runAgain(
   return done.pending;
 }
 
-/** Returns a reply's text, or its refusal. */
 function answerIn(message: Message): string {
   return message.role === "assistant" ? contentText(message.content) || message.refusal || "" : "";
 }
@@ -310,7 +309,7 @@ function upToOpening(messages: readonly Message[]): readonly Message[] {
   return messages.slice(0, messages.findIndex(({ role }) => role !== "system") + 1);
 }
 
-/** Calls the model once. @throws {ModelError} if it fails or has no reply. */
+/** @throws {ModelError} if it fails or has no reply. */
 async function* callModel(
   view: ContextView,
   turn: Turn,
@@ -477,8 +476,9 @@ function endingByLimit(
     };
   }
   if (step >= maxSteps) {
-    const message =
-      `The turn reached its limit of ${maxSteps} model calls. The next message continues from here.`;
+    const message = `The turn reached its limit of ${maxSteps} model ${
+      maxSteps === 1 ? "call" : "calls"
+    }. The next message continues from here.`;
     return { reason: "step_limit", message };
   }
   return undefined;
@@ -517,7 +517,6 @@ export class SentRequests {
     this.#countTokens = countTokens;
   }
 
-  /** Returns the request with callbacks that observe the response. */
   watched(request: ModelRequest): ModelRequest {
     const { confirm, refused, restarted } = request;
     return {
@@ -557,7 +556,6 @@ export class SentRequests {
     this.#close();
   }
 
-  /** Removes and returns the estimates. */
   take(): readonly Usage[] {
     if (this.#unfinished.length === 0) return this.#unfinished;
     return this.#unfinished.splice(0);

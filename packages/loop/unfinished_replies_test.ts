@@ -10,7 +10,6 @@ const costOf = (usage: Usage) => ({ costUnits: usage.promptTokens, usd: usage.ou
 
 type Ending = "complete" | "broken" | "refused" | "silent";
 
-/** Runs a turn whose requests end in these ways; a turn without an end of its own is cancelled. */
 async function play(requests: readonly { readonly deltas: number; readonly ending: Ending }[]) {
   const controller = new AbortController();
   const script = requests.values();

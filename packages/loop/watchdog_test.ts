@@ -132,7 +132,6 @@ Deno.test("run() warns once in a turn about a silent model, and continues to wai
   assertEquals(clock.pending, 0);
 });
 
-/** Returns the warnings of a silent model whose provider sent these refusals. */
 async function reportsOf(...answered: readonly (string | undefined)[]): Promise<readonly string[]> {
   const clock = new FakeClock();
   const { model: answers } = scripted(say("Done."));

@@ -42,7 +42,7 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
     // provider's refusal.
     fullFrom: (windowTokens, _, listedTokens = 100_000) =>
       windowTokens < listedTokens ? windowTokens : windowTokens - 33_000,
-    retainedTokens: 10_000,
+    retainedTokens: 11_000,
     keepsFront: false,
   },
 };

@@ -39,7 +39,6 @@ const anyOptions: fc.Arbitrary<Omit<PruneOptions, "archive">> = fc.record({
 
 const limits = fc.integer({ min: 40, max: 500 });
 
-/** Truncates results before each reply, as a loop does, and prunes at the end. */
 async function shorten(messages: readonly Message[], options: PruneOptions, limitTokens: number) {
   const elisions: Elision[] = [];
   let view: readonly Message[] = [];

@@ -129,7 +129,7 @@ function readMessages(
 
 const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool"];
 
-/** Parses a line that `archiveMessages` wrote. @throws {Error} if it is no message. */
+/** @throws {Error} if it is no message. */
 function parseMessage(line: string): Message {
   const value = JSON.parse(line);
   if (ROLES.includes(value?.role) && ("content" in value || "tool_calls" in value)) return value;
@@ -253,7 +253,7 @@ interface Reading {
   readonly seen: Set<string>;
 }
 
-/** Yields all originals of a conversation, newest first: those of visible placeholders, then the others. */
+/** Newest first: the originals of visible placeholders, then the others. */
 async function* allThatLeft(messages: readonly Message[], reading: Reading): AsyncGenerator<Left> {
   const { archive, seen } = reading;
   yield* leftOf(messages, reading);

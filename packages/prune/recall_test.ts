@@ -279,7 +279,6 @@ Deno.test("RECALL_TOOL describes placeholders, and each placeholder states how t
   }
 });
 
-/** Returns all lines that a search finds by following the offsets, and the number of answers. */
 async function search(original: string, find: string, limitTokens = 300) {
   const archive = memoryArchive();
   const ref = await archive.put(original);

@@ -71,7 +71,6 @@ async function truncate(messages: readonly Message[], options: TruncateOptions):
   return elisions;
 }
 
-/** Returns the results that no request has contained. */
 function newResults(messages: readonly Message[]): PairedResult[] {
   const from = Math.max(0, messages.findLastIndex((message) => message.role === "assistant"));
   return pairResults(messages.slice(from)).map((one) => ({ ...one, index: from + one.index }));

@@ -152,7 +152,6 @@ export function agentHandler(options: AgentOptions): HttpAgent {
   };
 }
 
-/** Returns the stored webhooks, and their delivery if any host is allowed. */
 function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOptions): {
   readonly webhooks: Webhooks;
   readonly deliverer?: Deliverer;

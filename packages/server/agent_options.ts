@@ -99,6 +99,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
     windowTokens: ["positive", "function"],
     "assumesWindow?": "function",
     countTokens: "function",
+    "list?": "function",
     "efforts?": "function",
     "effort?": "string",
     "supportsImages?": "function",

@@ -27,7 +27,6 @@ export type SpendReport = ResponseOf<"GET /spend">;
 /** JSON body of a route's request. */
 export type Body<Name extends keyof Api> = Api[Name]["input"]["body"];
 
-/** A part of a request, optional if all of its fields are. */
 type Part<Name extends string, T> = unknown extends T ? { readonly [N in Name]?: never }
   : Record<never, never> extends T ? { readonly [N in Name]?: T }
   : { readonly [N in Name]: T };
@@ -86,7 +85,6 @@ export interface ClientOptions {
 export interface Client {
   send<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Response>;
   json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<ResponseOf<Name>>;
-  /** Sends a request with a stream of events. Resolves once the server has accepted it. */
   events<Name extends keyof Api>(
     name: Name,
     ...asking: Arguments<Name>
@@ -193,7 +191,6 @@ async function* readEvents<Event>(
 function readEvent<Event>({ id, name, data }: RawEvent): Numbered<Event>[] {
   if (data === undefined) return [];
   if (name !== "error") return [{ number: Number(id), event: JSON.parse(data) }];
-  // A failure after the status was sent.
   const { error } = JSON.parse(data);
   throw new RefusedError(error.status, error.message);
 }

@@ -3,7 +3,6 @@ import { client, RefusedError } from "./client.ts";
 
 const TEXT = ': heartbeat\n\nid: 1\ndata: {"a":"b: c"}\n\nevent: note\n\nid: 2\ndata: {"a":"ü"}\r\n\r\n';
 
-/** Returns the events of a stream that arrives in pieces of `size` bytes. */
 async function eventsOf(text: string, size: number): Promise<readonly unknown[]> {
   const bytes = new TextEncoder().encode(text);
   let at = 0;

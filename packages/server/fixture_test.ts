@@ -93,7 +93,6 @@ export function steppedModel() {
   return {
     model,
     requests,
-    /** Settles once a model call waits for a reply. */
     async requested() {
       while (waiting.length === 0) {
         await requested.promise;
@@ -129,7 +128,6 @@ export class FakeClock implements Clock {
     };
   }
 
-  /** Advances the time and fires due timers. */
   advance(ms: number): void {
     this.#now += ms;
     const due = this.#timers.filter(({ at }) => at <= this.#now);

@@ -24,7 +24,8 @@ export function formatCount(value: number): string {
 
 /** Returns a number with its noun: `1 call`, `2 calls`. */
 export function counted(value: number, noun: string): string {
-  return `${formatCount(value)} ${noun}${value === 1 ? "" : "s"}`;
+  const count = formatCount(value);
+  return `${count} ${noun}${count === "1" ? "" : "s"}`;
 }
 
 /** Returns a text in one line of at most `chars` UTF-16 code units. */
@@ -56,9 +57,7 @@ export function partName({ type }: Pick<ContentPart, "type">): string {
 
 /** A line of a change: added, removed, the position of those that follow, or neither. */
 export interface ChangedLine {
-  /** Undefined for an unchanged line. */
   readonly kind: "added" | "removed" | "hunk" | undefined;
-  /** The line with its mark. */
   readonly text: string;
 }
 
@@ -69,5 +68,5 @@ export function changedLines(
   { diff, omitted = 0 }: FileChange,
 ): { readonly lines: readonly ChangedLine[]; readonly rest?: string } {
   const lines = diff === "" ? [] : diff.split("\n").map((text) => ({ kind: KINDS[text.charAt(0)], text }));
-  return { lines, ...(omitted > 0 && { rest: `${formatCount(omitted)} more lines, or cut lines` }) };
+  return { lines, ...(omitted > 0 && { rest: `${counted(omitted, "more line")}, or cut lines` }) };
 }

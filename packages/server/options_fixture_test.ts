@@ -43,11 +43,20 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
       windowTokens: true,
       assumesWindow: true,
     },
-    ...{ countTokens: true, efforts: true, effort: true, supportsImages: true, address: true, notice: true },
+    ...{
+      countTokens: true,
+      list: true,
+      efforts: true,
+      effort: true,
+      supportsImages: true,
+      address: true,
+      notice: true,
+    },
   },
   prompt: {
     ...{
       policy: true,
+      evict: true,
       mechanisms: true,
       forget: true,
       truncateTokens: true,

@@ -73,6 +73,7 @@ export function ownRoutes(options: TableOptions) {
     ...webhookRoutes(options),
     ...fileRoutes(options),
     agentRoute(options),
+    modelsRoute(options),
   ];
 }
 
@@ -149,7 +150,25 @@ function agentRoute(
   });
 }
 
-/** Returns the route of the OpenAPI document. */
+function modelsRoute({ models: { list, defaultModel } }: TableOptions) {
+  return route({
+    method: "GET",
+    path: "/agent/models",
+    operationId: "listAgentModels",
+    summary: "Returns the models that the agent's provider lists, which a session may choose.",
+    responses: {
+      200: json("The models.", closed({ models: Type.Array(Type.String()) }, "AgentModels")),
+      501: "The provider doesn't list them.",
+    },
+    answer: async () => {
+      const models = await list?.().catch((error) => {
+        throw new HttpError(501, "not_supported", `Cannot list the models: ${error.message}.`);
+      });
+      return { json: { models: [...models ?? [defaultModel].filter((name) => name !== undefined)] } };
+    },
+  });
+}
+
 function documentRoute(routes: () => readonly Route[]): Route {
   return route({
     method: "GET",
@@ -287,7 +306,7 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   );
 }
 
-/** Copies JSON, with a reference in place of each titled schema, which is added to `schemas`. */
+/** Moves titled schemas to `schemas`, leaving references. */
 function hoistTitled(value: unknown, schemas: Record<string, JsonSchema>): unknown {
   if (Array.isArray(value)) return value.map((item) => hoistTitled(item, schemas));
   if (typeof value !== "object" || value === null) return value;

@@ -20,7 +20,6 @@ import { Sessions } from "./sessions/sessions.ts";
 export interface ScriptCall {
   readonly tool: "read" | "act";
   readonly outcome: "text" | "error" | "throws" | "cancels";
-  /** Characters of the result. */
   readonly size: number;
 }
 
@@ -75,7 +74,6 @@ export class Player {
   #turn = 0;
   readonly #writes: () => number;
 
-  /** `writes` returns the number of writes so far. */
   constructor(writes: () => number = () => 0) {
     this.#writes = writes;
     this.tools = [this.#tool("read"), this.#tool("act")];
@@ -92,7 +90,6 @@ export class Player {
     return session.start({ input });
   }
 
-  /** Answers the next caller of the model, such as a turn that another process continues. */
   takeOver(steps: ScriptTurn = []): void {
     this.#turn += 1;
     playing = { model: this.#model(steps), onError: (error) => this.errors.push(error) };
@@ -153,10 +150,8 @@ export class Player {
 
 const ANSWER: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 
-/** The player of the newest turn. */
 let playing: { readonly model: Model; readonly onError: (error: unknown) => void } | undefined;
 
-/** The player's model; it makes no summaries. */
 const playersModel: Model = (request) => {
   if (!playing || /[Ss]ummarize (it|the older part)/.test(String(request.messages.at(-1)?.content))) {
     throw new Error("No summary.");

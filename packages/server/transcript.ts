@@ -110,7 +110,6 @@ export class TranscriptReducer {
     return this.#open;
   }
 
-  /** Applies the next event. Returns the changed entries. */
   apply(event: SessionEvent): readonly TranscriptChange[] {
     return [...this.#changes(event)];
   }
@@ -226,7 +225,6 @@ export class TranscriptReducer {
     return { entry: this.#reply, ...(before && { before }) };
   }
 
-  /** Removes the streamed part of an incomplete reply. */
   *#takeBack(): Generator<TranscriptChange, void> {
     const before = this.#reply;
     this.#reply = undefined;

@@ -23,7 +23,6 @@ Deno.test("TranscriptReducer displays a call's output while it runs, and then it
   const settled = { content: "all", error: false, bytes: 3, durationMs: 5 };
   assertEquals(entriesOf([call, output("one "), output("two"), output("its", "b"), { ...result, id: "b" }]), [
     { kind: "call", id: "a", name: "shell", arguments: "{}", output: "one two" },
-    // Its call was before the first event.
     { kind: "call", id: "b", name: "shell", arguments: "", output: "its", result: settled },
   ]);
   const [done] = entriesOf([call, output("one "), result, output("too late")]);

@@ -8,7 +8,6 @@ import { agent, scriptedModel } from "./fixture_test.ts";
 
 const MIB = 2 ** 20;
 
-/** Agent and gateway, with this upstream. */
 function both(
   answer: (url: string) => Response = () => Response.json({ id: "upstream" }),
   { isAlone = false, hasModel = true, apiKey, forward = [] }: {
@@ -155,7 +154,6 @@ Deno.test("agentHandler() with a gateway forwards requests for responses unknown
   assertEquals((await (await ask(get(`/v1/responses/${made.id}`))).json()).id, made.id);
   assertEquals(seen, []);
   assertEquals(await (await ask(get("/v1/responses/resp_x"))).json(), { id: "upstream" });
-  // The provider may stream its own.
   assertEquals((await ask(get("/v1/responses/resp_x?stream=true"))).status, 200);
   assertEquals(seen, [
     "http://upstream.example/v1/responses/resp_x",
@@ -284,7 +282,6 @@ Deno.test("agentHandler() with a gateway reads compressed bodies of the agent's 
   assertEquals(seen, []);
 });
 
-/** Returns the response to a request, and the paths requested from the provider. */
 async function answered(
   { ask, seen }: Pick<ReturnType<typeof both>, "ask" | "seen">,
   [method, path]: readonly [string, string],

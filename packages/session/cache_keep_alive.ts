@@ -30,7 +30,6 @@ export interface KeepAliveTarget {
    * failed. Errors are reported.
    */
   send(type: KeepAliveRequest["type"], signal: AbortSignal): Promise<Usage | "refused" | undefined>;
-  /** Called after a keep-alive request was recorded, to save the conversation's state. */
   onRecorded(entry: KeepAliveEntry): void;
 }
 
@@ -80,8 +79,8 @@ const TAIL_UNITS = 20;
 const DAY_MS = 24 * 60 * 60_000;
 
 /**
- * Sends cache keep-alive requests for idle conversations, as planned and permitted. Conversations are retained in
- * memory until their next request or the last planned keep-alive request.
+ * Sends planned and permitted keep-alive requests for idle conversations, which are retained until the last one or
+ * their next request.
  */
 export class CacheKeepAlive {
   readonly #options: Required<KeepAliveOptions>;
@@ -114,7 +113,7 @@ export class CacheKeepAlive {
     return this.#waiting.size;
   }
 
-  /** Retains an idle conversation until it has no permitted keep-alive request, or its cache expires. */
+  /** Retains an idle conversation while a keep-alive request may be sent. */
   waits(target: KeepAliveTarget): void {
     const { id } = target.session;
     this.cancelNext(id);
@@ -124,7 +123,6 @@ export class CacheKeepAlive {
     if (this.#waiting.peek(id) === waiting) this.#plan(waiting);
   }
 
-  /** Drops a conversation whose next request has begun or that is over. */
   cancelNext(id: string): void {
     this.#waiting.delete(id);
   }
@@ -149,13 +147,12 @@ export class CacheKeepAlive {
     return { untilMs, maxUsd: Math.ceil(ms / possible.keepsMs) * usd };
   }
 
-  /** Returns the end of the requested period in milliseconds since the epoch, if it isn't over. */
+  /** Returns milliseconds since the epoch. */
   retainedUntilMs(id: string): number | undefined {
     const untilMs = this.#requestedUntil.get(id);
     return untilMs !== undefined && untilMs > this.#options.now() ? untilMs : undefined;
   }
 
-  /** Drops a conversation that is over, including its requested period. */
   forget(id: string): void {
     this.cancelNext(id);
     this.#requestedUntil.delete(id);
@@ -182,7 +179,6 @@ export class CacheKeepAlive {
     return next && this.#consent(target, next) ? next : undefined;
   }
 
-  /** Returns the next keep-alive request, by default as if the user requested it. */
   #possible({ target }: Waiting, isRequested = true): KeepAliveRequest | undefined {
     const { trial, isRefused } = this.#knownOf(target.key);
     if (isRefused) return undefined;
@@ -271,7 +267,6 @@ export class CacheKeepAlive {
     }
   }
 
-  /** Returns whether one of the model's newest tool calls commits or pushes, by its arguments. */
   static hasCommitted(messages: readonly Message[]): boolean {
     const replies = messages.flatMap((message) =>
       message.role === "assistant" ? [message.tool_calls ?? []] : []

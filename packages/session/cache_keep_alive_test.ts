@@ -8,9 +8,7 @@ const SECOND = 1_000;
 const HOUR = 3_600_000;
 const USAGE: Usage = { promptTokens: 1_000, cachedTokens: 1_000, outputTokens: 0 };
 
-/** Differences of a test conversation from the default. */
 interface Options extends Partial<Pick<KeepAliveTarget, "consent" | "key" | "bytes" | "price" | "send">> {
-  /** Times of its keep-alive requests in seconds. */
   readonly due?: readonly number[];
   readonly type?: KeepAliveRequest["type"];
   readonly units?: number;
@@ -18,7 +16,6 @@ interface Options extends Partial<Pick<KeepAliveTarget, "consent" | "key" | "byt
   readonly upgrade?: Parameters<typeof observeUpgrade>[1];
 }
 
-/** Returns conversations with a test clock; `log` records all events. */
 function world(options: Partial<ConstructorParameters<typeof CacheKeepAlive>[0]> = {}) {
   let nowMs = 0;
   const log: string[] = [];
@@ -224,7 +221,6 @@ Deno.test("CacheKeepAlive remembers results of extended keep-alive by key", asyn
   keepAlive.waits(seen("b", { due: [] }));
   keepAlive.waits(seen("c", { due: [], key: "another" }));
   const untried = { returns: 0, misses: 0 };
-  // Unchanged trials are repeated.
   const seenTrials = trials.map((trial) => JSON.stringify(trial));
   assertEquals(
     seenTrials.filter((trial, index) => trial !== seenTrials[index - 1]).map((one) => JSON.parse(one)),
@@ -255,6 +251,5 @@ Deno.test("CacheKeepAlive: default timers keep no process alive and are cleared 
   const { target } = world();
   for (let id = 0; id < 1_000; id++) keepAlive.waits(target(String(id)));
   assertEquals(keepAlive.waiting, 1_000);
-  // The test runner would detect remaining timers.
   keepAlive.close();
 });

@@ -10,7 +10,7 @@ export class Coalescer {
     this.#onError = onError;
   }
 
-  /** Requests a run that begins after this call. Settles once all requested runs have ended. */
+  /** Settles once all requested runs have ended. */
   run(): Promise<void> {
     this.#isRequested = true;
     return this.#running ??= this.#runAll();

@@ -1,6 +1,6 @@
 import type { Store, StoredDocument } from "./store/port.ts";
 
-/** Options of a reader. */
+/** Options of {@linkcode DocumentReader}. */
 export interface DocumentReaderOptions<T> {
   readonly store: Pick<Store, "listDocuments">;
   readonly kind: string;
@@ -24,7 +24,7 @@ export class DocumentReader<T> {
     this.#onError = onError;
   }
 
-  /** Returns the readable documents, ordered by id. @throws {StoreError} */
+  /** Ordered by id. @throws {StoreError} */
   async list(): Promise<readonly T[]> {
     const documents = await this.#store.listDocuments(this.#kind, (id, error) => this.#report(id, error));
     return documents.flatMap((document) => {

@@ -24,7 +24,6 @@ Deno.test("expiryClock() advances at most a week per reading, also across restar
     "The clock is 1992 days ahead of its last reading, 2026-01-09: sessions expire as if 7 days had passed, the others " +
     "as the server runs. If the clock is wrong, correct it.",
   ]);
-  // After a correction the clock is believed again.
   assertEquals([days(9), days(10)], [0, 0]);
   // The lag of a server that was off is gone after the same time running.
   lagMs = open();

@@ -85,7 +85,7 @@ export interface KeysOptions {
     Store,
     "shared" | "now" | "commit" | "getDocument" | "listDocuments" | "claimKey" | "releaseKey"
   >;
-  /** Secrets of the owner's keys; only their hashes are retained. */
+  /** Secrets of the owner's keys. */
   readonly owners: readonly string[];
   /** Called if spending can't be stored, which is retried, and for damaged keys. Default: does nothing. */
   readonly onError?: (error: unknown) => void;
@@ -93,10 +93,7 @@ export interface KeysOptions {
 
 const UNLIMITED: Reservation = { usd: 0, release() {} };
 
-/**
- * Authentication, permissions, rate limits and budgets by key, on one or several servers. Only hashes of secrets are
- * stored.
- */
+/** Authentication, permissions, rate limits and budgets by key. Only hashes of secrets are stored. */
 export class Keys {
   static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
   /** The owner's key: all permissions, access to all sessions. */
@@ -109,10 +106,8 @@ export class Keys {
   readonly #onError: (error: unknown) => void;
   readonly #server = crypto.randomUUID();
   #known: { readonly byHash: ReadonlyMap<string, StoredKey>; readonly atMs: number } | undefined;
-  /** Spending of other servers and earlier processes. */
   #others: readonly (Spent & { readonly server: string })[] = [];
   readonly #own = new Map<string, Spent>();
-  /** Most that calls in progress on this server may cost, by key name. */
   readonly #reserved = new Map<string, number>();
   readonly #waiting = new Set<() => void>();
   /** The newest reservation attempt per key: on a shared store they are sequential. */
@@ -138,7 +133,6 @@ export class Keys {
     return `tare_${randomBytes(32).toString("base64url")}`;
   }
 
-  /** Returns whether a text has the form of a key's secret. */
   static isSecret(text: string): boolean {
     return SECRET.test(text);
   }
@@ -211,7 +205,6 @@ export class Keys {
     return (await this.list()).find((key) => key.name === name);
   }
 
-  /** Counts a request. Returns the refusal if the key's rate limit is exceeded. */
   count({ name }: Caller): KeyRefusal | undefined {
     const { perMinute } = this.#named(name) ?? {};
     if (perMinute === undefined) return undefined;
@@ -231,7 +224,7 @@ export class Keys {
     };
   }
 
-  /** Returns why a key may not make this request; `undefined` if it may. Calls in progress aren't checked again. */
+  /** Returns why a key may not make this request. Calls in progress aren't checked again. */
   refusal(caller: Caller, route: Caller["routes"][number]): KeyRefusal | undefined {
     if (!caller.routes.includes(route)) {
       const routes = caller.routes.join(", ");
@@ -338,7 +331,7 @@ export class Keys {
     }
   }
 
-  /** Returns whether a server is alive. Reservations of others are void. @throws {StoreError} */
+  /** @throws {StoreError} */
   async #isThere(server: string): Promise<boolean> {
     if (this.#gone.has(server)) return false;
     const key = { scope: SERVER, key: server };
@@ -427,7 +420,7 @@ export class Keys {
       .reduce((sum, spent) => spent.name === name && spent.day === day ? sum + spent.usd : sum, 0);
   }
 
-  /** Rereads the keys if other servers may have changed them. */
+  /** Rereads the keys of a shared store. */
   #refresh(): Promise<void> {
     const isFresh = this.#known && (!this.#store.shared || this.#store.now() - this.#known.atMs < FRESH_MS);
     return isFresh ? Promise.resolve() : this.#load();

@@ -62,7 +62,6 @@ Deno.test("Keys refuses by route, daily budget, unknown price, and after removal
   );
   keys.paid("alice", 0.75);
   assertEquals(keys.refusal(alice, "gateway"), undefined);
-  // Calls in progress may exceed it.
   keys.paid("alice", 0.5);
   const spent = [
     402,
@@ -134,7 +133,6 @@ Deno.test("Keys: servers on one store share keys within a second and add up thei
   assertEquals(await other!.find(secret), undefined);
 });
 
-/** Makes concurrent calls over several servers, each at most `usd`. Returns their total cost. */
 async function spendAtOnce(
   servers: readonly AnyKeys[],
   { calls, usd, most, costs = () => usd }: {
@@ -204,7 +202,6 @@ Deno.test("Keys.reserve() ignores reservations of servers that are gone, and can
     },
   });
   await assertRejects(() => waits, Error, "left");
-  // The server is killed during its call: the cost is unknown, and the reservation is void.
   opened[0]!.kill();
   memory.pass(20_000);
   const reserved = await other.reserve("alice", 2) as Reservation;

@@ -34,7 +34,7 @@ export interface OwnedSession {
   readonly id: string;
   readonly store: Store;
   readonly events: OwnedEvents;
-  /** Returns whether work of several commits is in progress, during which the session stays owned. */
+  /** Whether work of several commits is in progress, during which the session stays owned. */
   readonly isBusy: () => boolean;
   /** Reads the session as its owner; interrupted work is continued or ended. @throws {StoreError} */
   readonly recover: () => Promise<void>;
@@ -60,7 +60,6 @@ export interface OwnedSession {
   readonly gone: () => void;
   /** Schedules a retry: the session could not be released for other servers. */
   readonly unsettled: () => void;
-  /** Returns the error for callers of a deleted or left session. */
   readonly refusal: (why: "gone" | "left") => Error;
   readonly onError?: ((error: unknown) => void) | undefined;
 }
@@ -70,7 +69,7 @@ export interface Tenure {
   readonly isOwn: () => boolean;
   /** Throws if another server may own it. Absent if no other server can have the store open. */
   readonly assertOwn: (() => void) | undefined;
-  /** Runs work exclusively, and releases the session if nothing is in progress afterwards. */
+  /** Runs work exclusively; afterwards an idle session is released. */
   readonly run: (work: () => Promise<void>) => Promise<void>;
 }
 
@@ -102,12 +101,10 @@ export class Ownership {
     return this.#isGone;
   }
 
-  /** Whether the work in progress here was left to another server. */
   get isLeft(): boolean {
     return this.#isLeft;
   }
 
-  /** Leaves the work in progress to another server: this one writes no more of it. */
   leave(): void {
     this.#isLeft = true;
   }
@@ -161,9 +158,6 @@ export class Ownership {
     }
   }
 
-  /**
-   * Sends a request to the session's owner and reads the resulting writes. Returns `undefined` if no server owns it.
-   */
   async request(body: unknown): Promise<{ readonly answer: unknown } | undefined> {
     const requested = await this.#shared?.request(this.#session.id, body);
     if (requested) await this.ready();
@@ -276,7 +270,6 @@ export class Ownership {
     this.#follow();
   }
 
-  /** Marks the session as no longer owned here. Memory is as of this hold. */
   #drop(known?: number): void {
     this.#unhear();
     this.#hold = undefined;
@@ -309,7 +302,6 @@ export class Ownership {
     });
   }
 
-  /** Passes the session's state to readers of the events, reading no more than needed. */
   async #see(newest?: SessionSnapshot): Promise<void> {
     const { id, events, observe, refusal } = this.#session;
     if (this.#isGone) throw refusal("gone");

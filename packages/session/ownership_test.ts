@@ -7,7 +7,6 @@ import { sharedMemory } from "../../tests/shared_memory.ts";
 class Counter {
   count = 0;
   isBusy = false;
-  /** Names of the callbacks called, in order. */
   readonly calls: string[] = [];
   readonly ownership: Ownership;
   readonly stopped = Promise.withResolvers<void>();
@@ -43,7 +42,6 @@ class Counter {
     });
   }
 
-  /** Counts if this server owns the session; otherwise returns the owner's answer. */
   next(wanted: unknown = "know"): Promise<unknown> {
     return this.ownership.exclusively<unknown>(async () => {
       this.count++;

@@ -14,7 +14,6 @@ const MAX_SERIES = 500;
 
 const MAX_LABEL = 200;
 
-/** Label value of the series beyond the limit. */
 const OTHER = "_OTHER";
 
 /**
@@ -76,7 +75,6 @@ export function prometheus({ onError }: { readonly onError: (error: unknown) => 
   };
 }
 
-/** Returns a function that returns the labels of a value. */
 function labeller({ labels = [] }: Options): (facts: Facts) => Record<string, string> {
   const seen = new Set<string>();
   const named = labels.map((label) => [label, plain(label)] as const);

@@ -25,7 +25,7 @@ export interface HeldOptions<S> {
   /** Greatest total weight in memory. The least recently used sessions are evicted first. */
   readonly maxWeight: number;
   readonly weigh: (session: S) => number;
-  /** Returns whether a session is in use and must not be evicted. Default: none is. */
+  /** Returns whether a session must not be evicted. Default: none is. */
   readonly isInUse?: (session: S) => boolean;
   readonly evicted?: (session: S) => void;
   /**
@@ -67,12 +67,10 @@ export class HeldSessions<S extends { readonly id: string }> {
     return this.#used.peek(id)?.session ?? this.#inUse.get(id) ?? this.#evicted.get(id)?.deref();
   }
 
-  /** Returns a session in memory and marks it as used. */
   get(id: string): S | undefined {
     return this.#used.get(id)?.session ?? this.find(id);
   }
 
-  /** Yields all sessions, the most recently used first, without marking them as used. */
   *values(): Iterable<S> {
     for (const { session } of this.#used.values()) yield session;
     yield* this.#inUse.values();
@@ -82,7 +80,7 @@ export class HeldSessions<S extends { readonly id: string }> {
     }
   }
 
-  /** Marks a session as used and weighs it, which may evict others. */
+  /** May evict others. */
   use(session: S): void {
     const { id } = session;
     this.#inUse.delete(id);
@@ -105,7 +103,6 @@ export class HeldSessions<S extends { readonly id: string }> {
     return this.#loading.has(id);
   }
 
-  /** Loads a session; concurrent callers share one load. */
   load(id: string, read: () => Promise<S | undefined>): Promise<S | undefined> {
     const loading = this.#loading.get(id) ?? read().finally(() => this.#loading.delete(id));
     this.#loading.set(id, loading);
@@ -187,7 +184,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     this.kinds = kinds;
   }
 
-  /** Returns a session; `undefined` if there is none. @throws {StoreError} */
+  /** @throws {StoreError} */
   async open(id: string): Promise<OpenSession<Summary, Details> | undefined> {
     const held = this.kinds.filter((kind) => kind.find(id));
     for (const kind of held.length > 0 ? held : this.kinds) {
@@ -197,7 +194,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return undefined;
   }
 
-  /** Returns a session's kind and key without loading it. @throws {StoreError} */
+  /** Doesn't load the session. @throws {StoreError} */
   async find(id: string): Promise<Pick<SessionRecord, "kind" | "by"> | undefined> {
     for (const kind of this.kinds) {
       const session = kind.find(id);
@@ -364,7 +361,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#session.session.state.days;
   }
 
-  /** The reason why its messages can't be pinned, as text after "Cannot pin"; `undefined` if they can. */
+  /** Reason, as text after "Cannot pin". */
   get noPins(): string | undefined {
     return this.#session.session.noPins;
   }
@@ -398,14 +395,14 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return report;
   }
 
-  /** Removes a message's pin. Returns whether there was one. @throws {StoreError} */
+  /** Returns whether there was one. @throws {StoreError} */
   async removePin(place: number, recordsOf: () => readonly StoreRecord[] = () => []): Promise<boolean> {
     if (!this.#session.session.state.pins.some((pin) => pin.place === place)) return false;
     await this.#kind.change(this.#session, { pins: { remove: place } }, recordsOf);
     return true;
   }
 
-  /** Sets its title, and commits the records of `recordsOf` with it. @throws {StoreError} */
+  /** Commits the records of `recordsOf` with it. @throws {StoreError} */
   async rename(
     title: string,
     recordsOf: (renamed: Summary) => readonly StoreRecord[] = () => [],
@@ -420,7 +417,6 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#kind.keepAlive?.keepFor(this.#session.id, ms);
   }
 
-  /** Returns the original of an evicted text by its reference. */
   async archived(ref: string): Promise<string | undefined> {
     return await this.#session.session.archive.get(ref);
   }

@@ -33,7 +33,7 @@ export interface SessionState {
   readonly epoch: number;
   /** Estimated saving in cost units; 0 without a ledger. */
   readonly savedCostUnits: number;
-  /** The newest prompt rewrites, the oldest first. */
+  /** Oldest first. */
   readonly rewrites: readonly DatedRewrite[];
   /** Rewrites whose call has not succeeded yet. */
   readonly unsent: readonly Rewrite[];
@@ -52,7 +52,7 @@ export interface DatedRewrite extends Rewrite {
 export interface StoredCopy extends Pick<StoredState, "title" | "whole" | "summed" | "refs"> {
   /** Fencing number of its newest known hold; 0 if the store isn't shared. Absent: it isn't stored. */
   readonly fence?: number | undefined;
-  /** The nearest stored ancestor of a fork. Absent: it is no fork. */
+  /** Nearest stored ancestor of a fork. Absent: it is no fork. */
   readonly parent?: string | undefined;
   readonly days: Days;
   readonly totals?: string;
@@ -77,7 +77,7 @@ export interface SessionInit {
   readonly countTokens: CountTokens;
   /** Tools whose results a recall returns with images. Default: none. */
   readonly tools?: PromptSessionOptions["tools"];
-  /** Its stored state. Default: it is new. */
+  /** Default: it is new. */
   readonly state?: Partial<SessionState> | undefined;
   /** Its stored copy, if it is written behind. Default: not stored. */
   readonly stored?: StoredCopy;
@@ -121,7 +121,6 @@ export type PinChange = { readonly set: Pin } | { readonly remove: number };
 /** A fork's id and archive. */
 export interface ForkPlace {
   readonly id: string;
-  /** An archive with all texts of the parent's. */
   readonly archive: Archive;
 }
 
@@ -158,7 +157,6 @@ function holdUp(): number {
   return nowMs;
 }
 
-/** Resolves once all waiting slices have begun. */
 let lastSlice = Promise.resolve();
 
 /** A conversation of the agent or of a gateway's client: prompts, originals of evictions, pins and totals. */
@@ -222,7 +220,6 @@ export class Session {
     return this.#prompts.profile;
   }
 
-  /** Whether its policy reports costs and savings. */
   get hasLedger(): boolean {
     return this.#prompts.quote !== undefined;
   }
@@ -231,7 +228,6 @@ export class Session {
     return this.#calls;
   }
 
-  /** The history and view of its newest turn; `undefined` before the first. */
   get newest(): Pick<PromptSnapshot, "history" | "view"> | undefined {
     return this.#seen;
   }
@@ -256,7 +252,7 @@ export class Session {
     return cacheKey;
   }
 
-  /** Restarts with `prompts`; only the totals remain. */
+  /** Only the totals remain. */
   begin(prompts: PromptSession): void {
     this.#prompts = prompts;
     this.#seen = this.#requested = this.#changed = undefined;
@@ -309,12 +305,12 @@ export class Session {
     return entry && changed ? withClientChange(entry, changed) : entry;
   }
 
-  /** Notes a call that the provider refused. Returns whether the prompt is too long, which shortens the next view. */
+  /** Returns whether the provider refused the prompt as too long, which shortens the next view. */
   rejected(words: string, view: SessionView): boolean {
     return reject(this.#prompts, { words, view });
   }
 
-  /** Plans a request that is no turn, after the first `length` messages. Changes nothing. */
+  /** Plans a request that is no turn. Changes nothing. */
   planOneShot(length: number, { restores = false }: GlimpseOptions = {}): CallPlanner {
     return this.#glimpseBy(this.#prompts.fork(length, this.archive, { aside: true }), restores);
   }
@@ -328,7 +324,6 @@ export class Session {
     };
   }
 
-  /** Returns what users see of the newest prompt: the newest turn's view, or a view of this history. */
   async see(history?: HistoryNow): Promise<PromptSnapshot> {
     const { pins } = this.#state;
     const { noPins } = this;
@@ -342,7 +337,6 @@ export class Session {
     return snapshot({ history: messages, view: await this.#prompts.view(messages, call) });
   }
 
-  /** Plans a request that may become the first turn. */
   draft(): CallPlanner {
     const prompts = this.#prompts;
     const planner = () => prompts === this.#prompts ? this : this.#glimpseBy(prompts);
@@ -353,13 +347,11 @@ export class Session {
     };
   }
 
-  /** Returns the cost of the next request; `undefined` without a ledger. */
   quote(history: History, nowMs: number): Quote | undefined {
     const { model, pins } = this.#state;
     return this.#prompts.quote?.(history, { nowMs, model, pins });
   }
 
-  /** Returns the next keep-alive request; `undefined` if none pays or there is no ledger. */
   nextKeepAlive(idle: Idle): KeepAliveRequest | undefined {
     return this.#prompts.nextKeepAlive?.(idle);
   }
@@ -372,7 +364,7 @@ export class Session {
     return entry;
   }
 
-  /** The reason why messages can't be pinned, as text after "Cannot pin"; `undefined` if they can. */
+  /** Reason, as text after "Cannot pin". */
   get noPins(): string | undefined {
     return this.#prompts.noPins;
   }
@@ -390,7 +382,7 @@ export class Session {
     this.#change({ pins: pinsAfter(this.#state.pins, change) });
   }
 
-  /** Adds totals at a time in milliseconds. Default: of the last requested model. */
+  /** Default: totals of the last requested model. */
   recordTotals(
     more: Partial<UsageTotals>,
     atMs: number,

@@ -140,7 +140,6 @@ export interface Chat extends Operation {
     readonly finishReason?: string | undefined;
     readonly id?: string | undefined;
   }): void;
-  /** Adds the usage that the provider reported. */
   took(usage: Usage): void;
   /** Adds the planning of its prompt and the outcome. */
   planned(call: {
@@ -287,7 +286,6 @@ function instruments(made: (options: MetricOptions) => MetricRecorder) {
 
 type Instruments = ReturnType<typeof instruments>;
 
-/** Returns a function that adds a value to the exporter's metric and to the local one. */
 function instrument(
   options: MetricOptions,
   meter: Meter,
@@ -381,7 +379,6 @@ export class Telemetry {
     for (const name of propagation.fields()) headers.delete(name);
   }
 
-  /** Begins a turn. */
   agent({ agent, conversation, provider, model }: {
     readonly agent: string;
     readonly conversation: string;
@@ -405,13 +402,11 @@ export class Telemetry {
     });
   }
 
-  /** Begins a model call. */
   chat(options: ChatOptions): Chat {
     const { captureContent } = this;
     return new SpanChat(options, { tracer: this.#tracer, instruments: this.#instruments, captureContent });
   }
 
-  /** Begins a tool call. */
   tool({ name, callId, agent, args, parent }: {
     readonly name: string;
     readonly callId?: string | undefined;
@@ -440,7 +435,6 @@ export class Telemetry {
     });
   }
 
-  /** Records calls or the cost of keep-alive requests. */
   recordCosts(
     { usd = 0, baselineUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
       readonly usd?: number;
@@ -649,12 +643,10 @@ interface GenAiMessage {
   readonly finish_reason?: string;
 }
 
-/** Returns a prompt as `gen_ai.input.messages`. */
 function inputMessages(messages: readonly Message[]): readonly GenAiMessage[] {
   return messages.map((message) => ({ role: message.role, parts: partsOf(message) }));
 }
 
-/** Returns a reply as `gen_ai.output.messages`. */
 function outputMessages(
   messages: readonly Message[],
   finishReason = "",
@@ -690,7 +682,6 @@ function callPart(call: ToolCall): Part {
   return { type: "tool_call", id: call.id, name, arguments: parsed(text) };
 }
 
-/** Returns the value of JSON text, or the text if it is invalid. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -100,7 +100,6 @@ export class WriteBehind<S extends RegisteredSession> {
   readonly #options: WriteBehindOptions;
   readonly #writers = new WeakMap<S, Writer>();
   readonly #writing = new Set<S>();
-  /** Sessions whose newest state isn't stored because the store failed. */
   readonly #waiting = new Set<S>();
   /** Deleted sessions that requests may still use. */
   readonly #deleted = new WeakSet<S>();
@@ -142,14 +141,13 @@ export class WriteBehind<S extends RegisteredSession> {
     await stored.delete();
   }
 
-  /** Waits for a limited time until all sessions are stored. Never rejects. */
   async close(): Promise<void> {
     for (const session of this.#waiting) this.#save(session);
     const saved = Array.from(this.#writing, (session) => this.#writerOf(session).commits.settled());
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
-  /** Returns the totals of a session that the store's totals don't include; `undefined` if there are none. */
+  /** Returns the totals of a session that the store's totals don't include. */
   unsummed({ session: { state: { days }, stored: { summed, parent } } }: S): AddedSessions | undefined {
     if (days === summed) return undefined;
     const isCounted = summed !== undefined || parent !== undefined;
@@ -168,20 +166,17 @@ export class WriteBehind<S extends RegisteredSession> {
     return [...calls, ...missing.map((call, at) => ({ ...call, number: last + at + 1 }))];
   }
 
-  /** Returns whether the session in memory is at least as new as the stored one. */
   isUpToDate(session: S): boolean {
     if (!this.#options.store.shared || this.#writing.has(session) || this.#waiting.has(session)) return true;
     const { fence, totals } = session.session.stored;
     return fence === undefined || totals !== JSON.stringify(this.#kind.row(session).totals);
   }
 
-  /** Returns whether no other server has continued a session since it was written here. */
   async isNewest({ id, session: { stored: { fence } } }: S): Promise<boolean> {
     const { shared } = this.#options.store;
     return !shared || fence === undefined || (await shared.inspect(id)).fence === fence;
   }
 
-  /** Returns whether the stored session is newer than the one in memory, as of this hold. */
   isStoredNewer({ id, fence = 0 }: { readonly id: string; readonly fence?: number | undefined }): boolean {
     const known = this.#kind.held.find(id);
     return !known || (known.session.stored.fence ?? 0) < fence && !this.#writing.has(known);
@@ -311,7 +306,6 @@ export class WriteBehind<S extends RegisteredSession> {
     session.setStored({ ...NOT_STORED, summed, parent });
   }
 
-  /** Adds the totals that other servers have stored to those in memory. */
   async #catchUp(own: S): Promise<void> {
     const { store } = this.#options;
     const { id, session } = own;

@@ -28,14 +28,12 @@ export class ApiError extends Error {
     readonly headers?: Readonly<Record<string, string>>;
   };
 
-  /** Creates an error with an HTTP status. */
   constructor(status: number, message: string, details: ApiError["details"] = {}) {
     super(message);
     this.status = status;
     this.details = details;
   }
 
-  /** Returns the error in OpenAI's format. */
   body(): {
     readonly error: {
       readonly message: string;
@@ -49,7 +47,6 @@ export class ApiError extends Error {
     return { error: { message, type, param, code } };
   }
 
-  /** Returns the error as a response. */
   toResponse(): Response {
     const { status, details: { headers = {} } } = this;
     return Response.json(this.body(), { status, headers });

@@ -128,7 +128,8 @@ export function readIterations(
     const tokens = tokensOf(entry);
     const [type = "message"] = nameOf(entry.type, []);
     const [model] = nameOf(entry.model, []);
-    return tokens ? [{ type, ...(model !== undefined && { model }), ...tokens }] : [];
+    // Every cache write is reported.
+    return tokens ? [{ type, ...(model !== undefined && { model }), cacheWriteTokens: 0, ...tokens }] : [];
   });
   const served = entries.find(({ type }) => type === "fallback_message")?.model;
   const isOwn = ({ type, model }: InnerCall) =>

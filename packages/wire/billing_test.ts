@@ -69,12 +69,24 @@ const part = (input: number, output: number, more: object = {}) => ({
 
 Deno.test("readUsage() counts all reads of a prompt, and compactions and advisors apart", () => {
   const compaction = part(180_000, 3_500, { type: "compaction" });
-  const inner = { promptTokens: 180_000, cachedTokens: 0, outputTokens: 3_500, type: "compaction" };
+  const inner = {
+    promptTokens: 180_000,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    outputTokens: 3_500,
+    type: "compaction",
+  };
   assertEquals(
     readUsage(part(23_000, 1_000, { iterations: [compaction, part(23_000, 1_000, { type: "message" })] })),
     {
-      ...{ promptTokens: 23_000, cachedTokens: 0, outputTokens: 1_000, innerCalls: [inner] },
-      firstRead: { promptTokens: 23_000, cachedTokens: 0, estimated: true },
+      ...{
+        promptTokens: 23_000,
+        cachedTokens: 0,
+        cacheWriteTokens: 0,
+        outputTokens: 1_000,
+        innerCalls: [inner],
+      },
+      firstRead: { promptTokens: 23_000, cachedTokens: 0, cacheWriteTokens: 0, estimated: true },
     },
   );
   const advisor = part(900, 500, { type: "advisor_message", model: "claude-opus-5" });
@@ -85,10 +97,10 @@ Deno.test("readUsage() counts all reads of a prompt, and compactions and advisor
   ];
   // Outside the list, input is that of the first read.
   assertEquals(readUsage(part(400, 530, { iterations: reads })), {
-    ...{ promptTokens: 990, cachedTokens: 490, outputTokens: 530 },
-    firstRead: { promptTokens: 400, cachedTokens: 0 },
+    ...{ promptTokens: 990, cachedTokens: 490, cacheWriteTokens: 0, outputTokens: 530 },
+    firstRead: { promptTokens: 400, cachedTokens: 0, cacheWriteTokens: 0 },
     innerCalls: [{
-      ...{ promptTokens: 900, cachedTokens: 0, outputTokens: 500 },
+      ...{ promptTokens: 900, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 500 },
       ...{ type: "advisor_message", model: "claude-opus-5" },
     }],
   });
@@ -105,9 +117,9 @@ Deno.test("readUsage() reads the model that served a reply in place of the reque
     part(510, 40, { type: "fallback_message", model: "claude-opus-5" }),
   ];
   assertEquals(readUsage(part(510, 40, { iterations })), {
-    ...{ promptTokens: 510, cachedTokens: 0, outputTokens: 40, model: "claude-opus-5" },
+    ...{ promptTokens: 510, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 40, model: "claude-opus-5" },
     innerCalls: [{
-      ...{ promptTokens: 500, cachedTokens: 0, outputTokens: 20 },
+      ...{ promptTokens: 500, cachedTokens: 0, cacheWriteTokens: 0, outputTokens: 20 },
       ...{ type: "message", model: "claude-fable-5-2" },
     }],
   });

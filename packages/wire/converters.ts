@@ -208,7 +208,6 @@ function copyOf(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, copyOf(field)]));
 }
 
-/** Returns the request as read, and the list value of each item. */
 function readGiven(
   request: Given,
   { protocol, item: right, items: knownItems, tools: knownTools }: Api,

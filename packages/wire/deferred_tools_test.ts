@@ -23,7 +23,6 @@ function read(body: object, protocol: Protocol = MESSAGES_PROTOCOL) {
   return readRequest(readWireBody(bytes), protocol, { items: reader, tools: reader });
 }
 
-/** Returns the tools of a request with only these in front. */
 function deferred(body: object, inFront: readonly string[]): unknown {
   const { request } = deferTools(read(body), (name) => inFront.includes(name))!;
   const written = writeRequest(request, {

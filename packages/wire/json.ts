@@ -299,7 +299,6 @@ export function editJson(
   };
   const removed = new Set(edits.filter(({ value }) => !value).map(({ path }) => JSON.stringify(path)));
   const fronts = new Map<number, number>();
-  /** Returns the number of removed items at the start of a list. */
   const frontOf = (list: JsonPath, start: number) =>
     lookUp(fronts, start, () => {
       let at = 0;
@@ -342,7 +341,6 @@ export function editJson(
   return joinBytes([...pieces, bytes.subarray(from)]);
 }
 
-/** Returns the span of a field with its name and one comma. */
 function withComma(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span, fields: readonly Span[]): Span {
   const before = fields.findLast((field) => field.end < start);
   if (before) return { start: before.end, end };

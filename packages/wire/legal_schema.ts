@@ -326,7 +326,6 @@ const fixItems: Fix = (node) => {
   if (additionalItems !== undefined) delete node.additionalItems;
 };
 
-/** Converts an early draft's boolean bounds. */
 const fixLimits: Fix = (node) => {
   for (const [name, bound] of [["exclusiveMinimum", "minimum"], ["exclusiveMaximum", "maximum"]] as const) {
     if (typeof node[name] !== "boolean") continue;
@@ -352,7 +351,6 @@ function fixRequired(node: Record<string, unknown>): void {
   else if (known.length !== listOf(required).length) node.required = known;
 }
 
-/** Moves what grammars don't support to the description. */
 function fixForGrammar(node: Record<string, unknown>): void {
   const notes: string[] = [];
   if (node.pattern !== undefined && !isPlainPattern(node.pattern)) {

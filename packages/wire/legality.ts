@@ -37,7 +37,7 @@ export function madeName(original: string, attempt = 0): string {
   return `${plain.slice(0, MAX_MADE - hash.length - 1) || "x"}_${hash}`;
 }
 
-/** A reversible mapping of names without collisions. */
+/** A reversible mapping without collisions. */
 class LegalNames {
   readonly #pattern: RegExp;
   readonly #sent = new Map<string, string>();

@@ -78,7 +78,6 @@ Deno.test("RESPONSES_PROTOCOL detects failed results in any spelling", () => {
   assertNotEquals(keys[1], keys[2]);
 });
 
-/** Returns the keys of a request's items. */
 function keysOf(protocol: Protocol, items: readonly unknown[]): string[] {
   const request = requestOf({ model: "m", [protocol.listField]: items }, protocol);
   return request.items.filter(({ bytes }) => bytes).map(({ key }) => key);

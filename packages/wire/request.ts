@@ -675,7 +675,6 @@ function writeItems(
   return [...written, ...messages.slice(at).map((message, more) => write(message, at + more + 1))];
 }
 
-/** Returns an item with its visible parts; `undefined` before the list. */
 function writeItem(
   { bytes, parts }: WireItem,
   seen: WrittenItem["seen"],

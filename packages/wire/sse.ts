@@ -91,12 +91,10 @@ export class SseSplitter {
     return this.#excess === undefined ? splitEvents(whole) : [];
   }
 
-  /** Returns an incomplete last event. */
   end(): RawEvent | undefined {
     return this.#rest.length === 0 ? undefined : readEvent(this.#rest.take());
   }
 
-  /** Returns the end of the last complete event; 0 without one. */
   #lastEnd(bytes: Uint8Array<ArrayBuffer>): number {
     const byte = (at: number) => at < 0 ? this.#rest.at(at) : bytes[at];
     for (
@@ -176,7 +174,7 @@ export class GrowingBytes {
     return this.#length > MAX_EVENT_BYTES ? `has more than ${inMebibytes(MAX_EVENT_BYTES)}` : undefined;
   }
 
-  /** Returns the byte at a place; negative ones count from the end. */
+  /** Negative places count from the end. */
   at(place: number): number | undefined {
     const at = place < 0 ? this.#length + place : place;
     return at < this.#length ? this.#bytes[at] : undefined;
@@ -193,7 +191,6 @@ export class GrowingBytes {
     this.#length = length;
   }
 
-  /** Returns all bytes and clears the buffer. */
   take(): Uint8Array<ArrayBuffer> {
     const bytes = this.#bytes.subarray(0, this.#length);
     this.#bytes = new Uint8Array();

@@ -104,7 +104,6 @@ Deno.test("GrowingBytes returns added bytes in order, once", () => {
 
 const TEXT = "A word, and the next one. ".repeat(20_000);
 
-/** Returns the text of a body, and the sizes of its pieces' memory. */
 async function read(body: ReadableStream<Uint8Array<ArrayBuffer>> | null) {
   const decoder = new TextDecoder();
   const lengths = new Set<number>();
@@ -146,7 +145,6 @@ Deno.test("bodyPieces() yields the pieces of another stream, and nothing without
   assertEquals((await read(null)).text, "");
 });
 
-/** Returns a body that stalls after one piece, and whether it was cancelled. */
 function waiting() {
   const seen = { isCancelled: false };
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({

@@ -26,8 +26,8 @@ for (const agent of AGENTS) {
           // Savings from the gateway's own breakpoints aren't claimed; concurrent requests serve each other
           // unpredictably.
           const isWhole = caches && scenario.needs !== "parallel";
-          if (isWhole) assertAlmostEquals(claimed, direct - through, 0.05 * direct);
-          else assertLess(claimed, direct - through + 0.05 * direct);
+          if (isWhole) assertAlmostEquals(claimed, direct - through, 0.03 * direct);
+          else assertLess(claimed, direct - through + 0.03 * direct);
         });
         // Whether a failed call was cached, and what another conversation evicted, is unknown.
         if (scenario.failures || scenario.needs === "parallel") return;

@@ -85,12 +85,10 @@ function assertComplete({ files, ended }: Played, report: string): void {
   assert(!/lost/.test(text), text);
 }
 
-/** Returns the requests other than calls, without websocket upgrades and the server's own model lists. */
 function passedOn({ others }: Played): readonly string[] {
   return others.filter((route) => !["GET /v1/responses", "GET /v1/models"].includes(route)).sort();
 }
 
-/** Returns the number of calls that are cached up to their ends. */
 function marked({ calls }: Played): number {
   return calls.filter(({ usage, pieces }) => usage.written === undefined || pieces.at(-1)?.mark !== undefined)
     .length;
@@ -170,7 +168,6 @@ function breaks(requests: readonly ReadRequest[]): number {
   return breaks;
 }
 
-/** Returns the working agents' sessions, with their numbers of rewrites. */
 function sessions({ exchanges }: Played): ReadonlyMap<string, number> {
   const epochs = new Map<string, number>();
   for (const { body, headers } of exchanges) {
@@ -185,7 +182,6 @@ function epochs(played: Played): number {
   return [...sessions(played).values()].reduce((sum, epochs) => sum + epochs, 0);
 }
 
-/** Returns the largest prompt reported to the agent, in tokens. */
 function callsOf({ exchanges }: Played): number {
   return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
 }

@@ -22,7 +22,7 @@ export interface SimulatedAgent {
   readonly compactsFrom: ((windowTokens: number) => number) | "refused";
   /** Whether its user messages stay after a compaction. Default: false. */
   readonly keepsUserTexts?: boolean;
-  /** Tokens of other content that it adds after a compaction. Default: 0. */
+  /** Tokens of other content that it adds after a compaction, as for `sourceText()`. Default: 0. */
   readonly retainedTokens?: number;
 }
 
@@ -129,6 +129,7 @@ export class SimulatedConversation {
       ...(retainedTokens > 0
         ? [{ type: "user" as const, text: sourceText("retained", retainedTokens) }]
         : []),
+      ...this.#items.slice(items.length),
     ];
     this.#promptTokens = 0;
     this.#sentItems = this.#items.length;

@@ -25,7 +25,7 @@ export const SIMULATED_AGENTS: readonly SimulatedAgent[] = [
     protocol: MESSAGES,
     userAgent: "claude-cli/2.1.332 (external, cli)",
     compactsFrom: "refused",
-    retainedTokens: 10_000,
+    retainedTokens: 14_000,
   },
 ];
 
@@ -51,7 +51,7 @@ function rereading(steps: number, facts: FactsByStep): Plan {
   return { ...reading(steps, facts), steps: readingSteps(steps, facts).map(stays), rereads: true };
 }
 
-const NAMED_FILES = Array.from({ length: 109 }, (_, at) => `part${at}.txt`);
+const NAMED_FILES = Array.from({ length: 152 }, (_, at) => `part${at}.txt`);
 
 export const SIMULATED_SCENARIOS: readonly SimulatedScenario[] = [
   {
@@ -88,9 +88,24 @@ export const SIMULATED_SCENARIOS: readonly SimulatedScenario[] = [
   },
   { name: "compacting by command", ...TWO_TASKS, actions: [FIRST, "compact", SECOND] },
   {
+    name: "in a small window",
+    plans: { FIRST: reading(50, FOUR) },
+    files: readFiles(50, FOUR),
+    actions: [FIRST],
+    windowTokens: 60_000,
+  },
+  {
     name: "compacting at its limit",
-    plans: { FIRST: { ...reading(40, FOUR), textTokens: 3_800 } },
-    files: readFiles(40, FOUR),
+    // Ends some calls before another compaction, whose place is only estimated.
+    plans: { FIRST: { ...reading(34, FOUR), textTokens: 3_800 } },
+    files: readFiles(34, FOUR),
+    actions: [FIRST],
+    windowTokens: 100_000,
+  },
+  {
+    name: "compacting later than directly",
+    plans: { FIRST: { ...reading(60, FOUR), textTokens: 2_200 } },
+    files: readFiles(60, FOUR),
     actions: [FIRST],
     windowTokens: 100_000,
   },
@@ -161,7 +176,7 @@ export const SIMULATED_SCENARIOS: readonly SimulatedScenario[] = [
     plans: {
       FIRST: { steps: NAMED_FILES.map((path) => [`cat ${path}`]), facts: [], report: "report.txt" },
     },
-    files: readFiles(109),
+    files: readFiles(152),
     actions: [{ prompt: `Read ${NAMED_FILES.join(", ")}. ${FIRST.prompt}` }],
     windowTokens: 200_000,
   },

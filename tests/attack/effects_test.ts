@@ -92,7 +92,6 @@ async function files(top: string): Promise<readonly string[]> {
   return (await Promise.all(RETAINED.map((path) => contents(join(top, path))))).flat();
 }
 
-/** Runs a call if it needs no approval. */
 async function attempt(
   tool: Tool,
   args: Readonly<Record<string, unknown>>,

@@ -9,7 +9,6 @@ const MAX_PAUSE_MS = 0.2;
 if (import.meta.main) {
   const [folder = "", outside = ""] = Deno.args;
   const [aside, link] = [`${folder}-aside`, `${folder}-link`];
-  /** Recreates the folders that the victims create and remove meanwhile. */
   const rebuild = () => {
     for (const path of [folder, aside, link]) {
       try {

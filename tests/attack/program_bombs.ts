@@ -3,7 +3,6 @@ import process from "node:process";
 import { playProgram } from "../../packages/tools/programs/play_program.ts";
 
 const signal = new AbortController().signal;
-/** Calls that never end. */
 const calls = { beganAtMs: 17, call: () => new Promise<never>(() => {}) };
 
 let peakBytes = 0;

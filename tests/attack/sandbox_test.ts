@@ -7,7 +7,6 @@ import { startCommand } from "../../packages/app/server_process_fixture_test.ts"
 import { attacks, isGone, processesWith, SECRET, sleepers, type Target } from "./break_out.ts";
 import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";
 
-/** Returns the attacks, without those that only apply to MCP servers. */
 const namesOf = (target: Target) =>
   Object.keys(attacks(target)).filter((name) => name !== "reads keys of MCP servers");
 

@@ -58,7 +58,6 @@ class Person {
     }
   }
 
-  /** Checks that unanswered approvals are still pending, once, and answered ones aren't. */
   async check(url: string): Promise<void> {
     const at = `${url}/tare/v1/sessions/${this.#session}`;
     const lastEvent = await this.#settled(at);

@@ -57,7 +57,6 @@ export class Bystander {
     if (newest) await this.#assertExported(url, newest);
   }
 
-  /** Reports whether the deletion of an import's sessions has begun. */
   #isThinned(one: Import): boolean {
     return this.#imports.indexOf(one) < this.#imports.length - Math.floor(RETAINED / BATCH);
   }

@@ -89,7 +89,6 @@ export class Client {
   }
 }
 
-/** Checks that the error contains reason and remedy. */
 function assertFull({ end, status, message = "" }: Awaited<ReturnType<Client["turn"]>>): void {
   assertEquals(end ?? status, end === undefined ? 507 : "internal_error");
   assertMatch(

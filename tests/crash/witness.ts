@@ -59,7 +59,6 @@ export class Witness {
     return new Witness((await response.json()).id, options);
   }
 
-  /** Plays turn after turn, until the connection breaks. */
   async work(url: string): Promise<void> {
     for (;;) {
       // The classic policy has no pins.
@@ -81,7 +80,6 @@ export class Witness {
     return this.#pinned.size;
   }
 
-  /** Checks that everything acknowledged is there, and interrupted turns resume. */
   async check(url: string): Promise<Testimony> {
     // The stream ends with the running turn.
     for await (const _ of this.#received(await fetch(this.#url(url, "/events"))));
@@ -132,7 +130,6 @@ export class Witness {
     return types;
   }
 
-  /** Pins the newest result, or evicts the one before it. */
   async #pin(url: string): Promise<void> {
     const { messages } = await (await fetch(this.#url(url))).json();
     const results = messages.flatMap(({ role }: Message, at: number) => role === "tool" ? [at] : []);

@@ -9,7 +9,6 @@ import { costOf, startUpstream } from "./upstream.ts";
 
 export interface Client {
   readonly baseURL: string;
-  /** Runs a tool and records the call. `args` are JSON text, or its value. */
   readonly run: (name: string, args: unknown) => string;
   readonly fetch: typeof fetch;
 }
@@ -73,7 +72,6 @@ export async function compare(
   assertAlmostEquals(cost / predicted.cost, 1, tolerance);
 }
 
-/** Returns a request in the form of responses, with an item for each text and call. */
 function byItems(request: SimulatedCall): SimulatedCall {
   return {
     ...request,

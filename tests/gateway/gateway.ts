@@ -4,7 +4,6 @@ import { startUpstream, type Upstream } from "./upstream.ts";
 
 export interface RunningGateway extends AsyncDisposable {
   readonly baseURL: string;
-  /** Errors that clients don't receive. */
   readonly errors: readonly unknown[];
   readonly ledger: HttpGateway["sessions"]["ledger"];
 }

@@ -35,7 +35,6 @@ export function sourceText(seed: string, tokens: number): string {
   return lines.join("\n");
 }
 
-/** Returns a size from 1,000 to 6,000 tokens, derived from the request. */
 function sizeOf(text: string): number {
   let sum = 0;
   for (let i = 0; i < text.length; i++) sum = (sum * 7 + text.charCodeAt(i)) % 5000;

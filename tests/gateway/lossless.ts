@@ -134,7 +134,6 @@ async function editOf(item: unknown, was: unknown): Promise<"elided" | "ingested
   return await archiveRef(original) === line.ref ? "elided" : undefined;
 }
 
-/** Returns the text of a content: other parts are archived as JSON or a note. */
 function textOf(content: unknown): string {
   if (!Array.isArray(content)) return String(content);
   return content.map((part) => part.text ?? "").join("\n");

@@ -58,7 +58,6 @@ const reader: JsonReader<never> = {
 /** Most tokens of a changed message's beginning, rounded up to a block. */
 const MORE_TOKENS = 256;
 
-/** Returns the provider's requests, counted and cached in whole messages, as in the benchmark. */
 function byMessages(
   requests: readonly SimulatedCall[],
   { profile, countTokens }: { readonly profile: Profile; readonly countTokens: CountTokens },

@@ -40,7 +40,6 @@ export async function deleteBefore(
   for (const path of deletes[at] ?? []) await Deno.remove(join(workspace, path));
 }
 
-/** Returns all files of a folder, without those that agents store for themselves. */
 async function filesIn(folder: string, within = ""): Promise<Files> {
   const files: Record<string, string> = {};
   for await (const { name, isDirectory } of Deno.readDir(join(folder, within))) {

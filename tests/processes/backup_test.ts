@@ -9,7 +9,7 @@ Deno.test("backup.ts writes a backup from which another server continues with th
     await Deno.writeTextFile(join(folder, "backup.db.part"), "of one that was broken off");
     const backup = await runEntry("backup", ["backup.db"], env);
     assertEquals([backup.code, backup.err], [0, ""]);
-    assertMatch(backup.out, /^Wrote .*\/backup\.db: 1 sessions, \d+ events, 0\.\d MiB, all readable\.\n$/);
+    assertMatch(backup.out, /^Wrote .*\/backup\.db: 1 session, \d+ events, 0\.\d MiB, all readable\.\n$/);
     const path = join(folder, "backup.db");
     assertEquals((await Deno.stat(path)).mode! & 0o777, 0o600);
     assertEquals([...Deno.readDirSync(folder)].map(({ name }) => name).sort(), [

@@ -4,16 +4,15 @@ import { runEntry, withTransferServer } from "./transfer_fixture.ts";
 Deno.test("spend.ts reports costs by day and session as text and JSON", async () => {
   await withTransferServer(async ({ session, env }) => {
     const run = async (...args: string[]) => await runEntry("spend", args, env);
-    const { all, rows: [day] } = JSON.parse((await run("--json")).out);
+    const { all, pricesDate, rows: [day] } = JSON.parse((await run("--json")).out);
     const count = (value: number) => Math.round(value).toLocaleString("en");
     const byDay = await run();
     assertEquals([byDay.code, byDay.err], [0, ""]);
     const [head, , heads, row] = byDay.out.split("\n");
     assertEquals(
       head,
-      `${
-        count(all.costUnits)
-      } cost units; ${all.unpricedCalls} calls without a price for ${all.calls} calls. ` +
+      `${count(all.costUnits)} cost units for ${all.calls} calls (${all.unpricedCalls} without a price), ` +
+        `at list prices of ${pricesDate} unless set or reported. ` +
         "Days are in UTC.",
     );
     assertEquals(heads?.trim().split(/ {2,}/), [
@@ -31,7 +30,7 @@ Deno.test("spend.ts reports costs by day and session as text and JSON", async ()
     assertStringIncludes(bySession, "Details of a session: deno task spend --session ID");
     const spend = JSON.parse((await run("--session", session, "--json")).out);
     const ofSession = (await run("--session", session)).out;
-    assertMatch(ofSession, /^[\d,]+ cost units; .*\n\nmost expensive turns .*\nturn 1 /);
+    assertMatch(ofSession, /^[\d,]+ cost units for \d calls .*\n\nmost expensive turns .*\nturn 1 /);
     assert(spend.results.length > 0);
     for (const { tool, subject, costUnits, calls, tokens, place, state } of spend.results) {
       const name = state === "visible" ? "visible" : state;
@@ -40,7 +39,7 @@ Deno.test("spend.ts reports costs by day and session as text and JSON", async ()
       );
       assert(ofSession.split("\n").some((line) => line.split(/ +/).join(" ") === cells.join(" ")), ofSession);
     }
-    assertMatch((await run("--to", "2020-01-01")).out, /^\$0 \(0 cost units\) for 0 calls\./);
+    assertMatch((await run("--to", "2020-01-01")).out, /^\$0 \(0 cost units\) for 0 calls, at list prices/);
   });
 });
 
@@ -48,7 +47,7 @@ Deno.test("spend.ts reports invalid options and a missing server", async () => {
   assertEquals(await runEntry("spend", ["--by", "night"]), {
     code: 1,
     out: "",
-    err: "Cannot group by night. Use one of day, model, session, agent.\n",
+    err: "Cannot group by night. Use one of day, model, session, agent, day_agent.\n",
   });
   assertEquals(
     (await runEntry("spend", ["--to", "today"])).err,

@@ -63,7 +63,6 @@ async function bytesOf(path: string, seen = new Set<string>()): Promise<number> 
   return bytes;
 }
 
-/** Returns the shortest of some alternating imports of each, every one in a process of its own. */
 async function importMs(
   ...imports: readonly (readonly [specifier: string, cwd?: string])[]
 ): Promise<number[]> {

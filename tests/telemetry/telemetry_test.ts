@@ -154,7 +154,6 @@ async function played(env: Readonly<Record<string, string>>) {
 
 const ON = { OTEL_DENO: "true" };
 
-/** Returns the spans in a span recursively, a line each: name and class of error. */
 function tree(spans: readonly Span[], parent: string, depth = 0): string[] {
   return spans.filter(({ parentSpanId, scope }) => parentSpanId === parent && scope !== "deno")
     .flatMap((span) => {

@@ -137,7 +137,11 @@ Deno.test("readSettings() reports the variable, the value and the valid values",
       {},
       "--keep-alive is set, but the policy classic has no keep-alive. Set another TARE_POLICY, or omit --keep-alive.",
     ],
-    [[], { TARE_POLICY: "none" }, 'TARE_POLICY is "none". It must be one of planner, lossless, eager, classic.'],
+    [
+      [],
+      { TARE_POLICY: "none" },
+      'TARE_POLICY is "none". It must be one of planner, lossless, eager, classic.',
+    ],
     [
       ["--without", "prune,x"],
       {},

@@ -10,8 +10,9 @@ import { faultOfSetting, listSettings, settingsFiles, VARIABLES } from "./settin
 await runCommandLine({
   call: "tare settings",
   summary: "Shows the settings for this folder and where each comes from, or stores some",
-  usage: ["", "[--folder] NAME=VALUE …"],
-  details: `  NAME=VALUE  Stores a setting by the name of its variable; an empty value removes it`,
+  usage: ["", "[--folder] NAME=VALUE | NAME …"],
+  details: `  NAME=VALUE  Stores a setting by the name of its variable; an empty value removes it
+  NAME        Asks for the value, so that a key doesn't enter the shell's history`,
   options: { folder: flag("Store for the current folder only. Default: for all of your folders") },
   notes: "Variables of the environment and flags of tare start override stored settings.",
   hasWords: true,
@@ -28,8 +29,9 @@ await runCommandLine({
   }
   if (paths === undefined) throw new Error("Cannot store settings: HOME isn't set.");
   const pairs = positionals.map((word): [string, string] => {
-    const [, name, value = ""] = /^([^=]+)=(.*)$/s.exec(word) ?? [];
-    if (name === undefined) throw new Error(`Cannot store ${word}: it has no value. Use ${word}=VALUE.`);
+    const [, name = word, given] = /^([^=]+)=(.*)$/s.exec(word) ?? [];
+    const value = given ?? prompt(printableText(`${name}:`))?.trim() ?? "";
+    if (value === "" && given === undefined) throw new Error(`Cannot store ${name}: it has no value.`);
     const fault = faultOfSetting(name, value, environment.INIT_CWD ?? ".");
     if (fault !== undefined) throw new Error(`Cannot store ${name}: ${fault}`);
     return [name, value];

@@ -223,7 +223,10 @@ Deno.test("editorAgent() reports that the editor's MCP servers are not used", as
 });
 
 Deno.test("editorAgent() lists the sessions of the server's workspace page by page", async () => {
-  const session = (id: string, title: string) => ({ id, title, turns: 1, ledger: EMPTY_LEDGER });
+  const session = (id: string, title: string) => ({
+    ...{ id, title, turns: 1, ledger: EMPTY_LEDGER },
+    createdAt: "2026-01-31T00:00:00.000Z",
+  });
   await edit({
     pageOfSessions: (after) =>
       Promise.resolve(

@@ -2,12 +2,12 @@ import { type JsonRecord, readUsage } from "@tare/wire";
 import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { type CallFingerprints, fingerprint, textSample } from "./copies.ts";
 import {
-  entriesOf,
   filesIn,
-  isFolder,
   lineReader,
+  listFolder,
   type LogFormat,
   loggedText,
+  mayBeFolder,
   objectsIn,
   type SessionLog,
   timeOf,
@@ -20,9 +20,9 @@ export const CLAUDE_CODE: LogFormat = {
     const { home, env } = places;
     const named = env("CLAUDE_CONFIG_DIR");
     const folders = new Set(named ? [named] : []);
-    for (const { name, isDirectory } of entriesOf(home, places)) {
+    for (const { name, isDirectory } of listFolder(home, places)) {
       const path = `${home}/${name}`;
-      if (/^\.claude/.test(name) && (isDirectory || isFolder(path))) folders.add(path);
+      if (/^\.claude/.test(name) && (isDirectory || mayBeFolder(path))) folders.add(path);
     }
     const newer = `${env("XDG_CONFIG_HOME") ?? `${home}/.config`}/claude`;
     for (const folder of [...folders, newer]) yield* filesIn(`${folder}/projects`, ".jsonl", places);

@@ -19,7 +19,7 @@ export const CODEX: LogFormat = {
   },
   read: lineReader((logOf) => {
     const log = logOf();
-    log.lineage = { id: log.id, ancestors: [], isFork: false };
+    log.setLineage({ id: log.id, ancestors: [], isFork: false });
     const ancestors = new Set<string>();
     const clock = new ReplayClock();
     const totals = new Set<string>();
@@ -55,7 +55,7 @@ export const CODEX: LogFormat = {
             const instructions = loggedText(asRecord(value.base_instructions)?.text);
             if (instructions !== "") log.addMessage({ role: "system", content: instructions }, { ts });
           }
-          log.lineage = { id: origin, ancestors: [...ancestors], isFork };
+          log.setLineage({ id: origin, ancestors: [...ancestors], isFork });
           break;
         }
         case "turn_context":

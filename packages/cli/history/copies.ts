@@ -29,7 +29,9 @@ interface Holder {
 /** Recognizes the calls that a session's log copied from another one's. */
 export class Copies {
   readonly #known = new Set<number>();
-  readonly #holders = new Map<number, Holder[]>();
+  /** Calls of sessions with ancestors, and of others. */
+  readonly #descendants = new Map<number, Holder[]>();
+  readonly #others = new Map<number, Holder[]>();
   readonly #ancestors = new Map<string, readonly string[]>();
   readonly #families = new Map<Lineage, Family>();
 
@@ -43,18 +45,25 @@ export class Copies {
     }
     this.#ancestors.set(lineage.id, lineage.ancestors);
     const mine: Holder = { lineage, replay, atMs };
-    const isKnown = own.some((one) =>
-      this.#holders.get(one)?.some((held) =>
-        held.lineage.id === lineage.id || this.#repeats(mine, held) || this.#repeats(held, mine)
-      )
-    );
+    const isAlone = lineage.ancestors.length === 0;
+    const named = own.map((one) => fingerprint(one, lineage.id));
+    // Sessions without ancestors repeat nothing, and most have none.
+    const isKnown = named.some((one) => this.#known.has(one)) ||
+      own.some((one) => this.#isHeld(mine, this.#descendants.get(one))) ||
+      !isAlone && own.some((one) => this.#isHeld(mine, this.#others.get(one)));
     if (isKnown && replay !== "none") return true;
+    for (const one of named) this.#known.add(one);
+    const holdersOf = isAlone ? this.#others : this.#descendants;
     for (const one of own) {
-      const holders = this.#holders.get(one);
+      const holders = holdersOf.get(one);
       if (holders) holders.push(mine);
-      else this.#holders.set(one, [mine]);
+      else holdersOf.set(one, [mine]);
     }
     return isKnown;
+  }
+
+  #isHeld(mine: Holder, holders: readonly Holder[] = []): boolean {
+    return holders.some((held) => this.#repeats(mine, held) || this.#repeats(held, mine));
   }
 
   /** Returns whether a call at the beginning of a log repeats that of another session. */

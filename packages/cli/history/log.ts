@@ -132,20 +132,20 @@ export function* filesIn(
   places: Pick<Places, "unreadable">,
   { isFlat = false, above = [] }: { readonly isFlat?: boolean; readonly above?: readonly string[] } = {},
 ): Generator<string> {
-  for (const { name, isDirectory, isSymlink } of entriesOf(folder, places)) {
+  for (const { name, isDirectory, isSymlink } of listFolder(folder, places)) {
     const path = `${folder}/${name}`;
     if (isDirectory) {
       if (!isFlat) yield* filesIn(path, ending, places, { above });
-    } else if (isSymlink && isFolder(path)) {
-      const real = realPath(path);
-      const isCycle = above.includes(real) || `${realPath(folder)}/`.startsWith(`${real}/`);
+    } else if (isSymlink && mayBeFolder(path)) {
+      const real = linkTarget(path);
+      const isCycle = above.includes(real) || `${linkTarget(folder)}/`.startsWith(`${real}/`);
       if (!isFlat && !isCycle) yield* filesIn(path, ending, places, { above: [...above, real] });
     } else if (typeof ending === "string" ? name.endsWith(ending) : ending.test(name)) yield path;
   }
 }
 
 /** Returns the entries of a folder, sorted; none if it doesn't exist. Reports one that can't be listed. */
-export function entriesOf(folder: string, { unreadable }: Pick<Places, "unreadable">): Deno.DirEntry[] {
+export function listFolder(folder: string, { unreadable }: Pick<Places, "unreadable">): Deno.DirEntry[] {
   try {
     return [...Deno.readDirSync(folder)].sort((a, b) => a.name < b.name ? -1 : 1);
   } catch (error) {
@@ -156,19 +156,19 @@ export function entriesOf(folder: string, { unreadable }: Pick<Places, "unreadab
 }
 
 /** Returns whether a path is a folder or a link to one, or may be one that can't be read. */
-export function isFolder(path: string): boolean {
+export function mayBeFolder(path: string): boolean {
   try {
     return Deno.statSync(path).isDirectory;
   } catch (error) {
-    return isDenied(error);
+    return isReadDenied(error);
   }
 }
 
-export function isDenied(error: unknown): boolean {
+export function isReadDenied(error: unknown): boolean {
   return error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotCapable;
 }
 
-export function realPath(path: string): string {
+export function linkTarget(path: string): string {
   try {
     return Deno.realPathSync(path);
   } catch {
@@ -211,7 +211,7 @@ export interface NewCall extends Omit<LoggedCall, "atMs" | "fingerprints"> {
   readonly atMs?: number | undefined;
   readonly ts?: number | undefined;
   readonly reply?: string;
-  /** What was said in the reply, for its default fingerprint. */
+  /** Text of the reply, for its default fingerprint. */
   readonly said?: string;
   /** Default: one of the time (or else the session), the usage and the text. */
   readonly fingerprints?: () => CallFingerprints;
@@ -236,7 +236,7 @@ export class SessionLog {
   readonly #parents = new Map<string, string | undefined>();
   #newest: Reply | undefined;
   #replies = 0;
-  lineage: Lineage | undefined;
+  #lineage: Lineage | undefined;
 
   constructor(id: string, hasMessages: boolean) {
     this.#id = id;
@@ -257,6 +257,10 @@ export class SessionLog {
     this.#id = loggedText(id, this.#id);
     this.#group ||= loggedText(group);
     this.#project ||= loggedText(project);
+  }
+
+  setLineage(lineage: Lineage): void {
+    this.#lineage = lineage;
   }
 
   passed(ts: number | undefined): void {
@@ -324,7 +328,7 @@ export class SessionLog {
       ...names,
       calls,
       ...this.#conversation(),
-      ...(this.lineage && { lineage: this.lineage }),
+      ...(this.#lineage && { lineage: this.#lineage }),
     }];
   }
 

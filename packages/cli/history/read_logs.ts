@@ -7,12 +7,12 @@ import { GEMINI_CLI } from "./gemini_cli.ts";
 import { KIMI } from "./kimi.ts";
 import {
   filesIn,
-  isDenied,
+  isReadDenied,
+  linkTarget,
   type LogFormat,
   type LoggedCall,
   type LoggedSession,
   type Places,
-  realPath,
 } from "./log.ts";
 import { OPENCLAW } from "./openclaw.ts";
 import { KILO, OPENCODE } from "./opencode.ts";
@@ -88,7 +88,7 @@ export interface LoggedHistory {
   readonly unreadable: readonly { readonly path: string; readonly why: string }[];
   /** Name of the time zone of days. */
   readonly timeZone: string;
-  /** What was found and not read, with the number of files or sessions. */
+  /** Logs found and not read, with the number of files or sessions. */
   readonly notRead: readonly NotRead[];
 }
 
@@ -126,7 +126,7 @@ export function readLogs(
   const fail = (path: string, error: unknown) =>
     unreadable.push({
       path,
-      why: isDenied(error) ? "permission denied" : error instanceof Error ? error.message : String(error),
+      why: isReadDenied(error) ? "permission denied" : error instanceof Error ? error.message : String(error),
     });
   const notRead = new Map<string, NotRead>();
   const leave = (agent: string, what: string, count = 1) => {
@@ -214,7 +214,7 @@ interface LogFile {
 function filesOf(format: LogFormat, places: Places): LogFile[] {
   const seen = new Set<string>();
   return [...format.find(places)].flatMap((path) => {
-    const real = realPath(path);
+    const real = linkTarget(path);
     if (seen.has(real)) return [];
     seen.add(real);
     try {

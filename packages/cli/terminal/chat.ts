@@ -8,8 +8,8 @@ import process from "node:process";
 import { type AsyncCompleter, createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { type Content, contentText } from "@tare/messages";
-import { type AgentInfo, type ChosenSettings, connect } from "../agent_client.ts";
-import { KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "../command_line.ts";
+import { type AgentInfo, type ChosenSettings, connect, SHORT_ID } from "../agent_client.ts";
+import { flag, KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "../command_line.ts";
 import { callersFolder, FOLDER_VARIABLES } from "../server/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
 import { askUser } from "./ask_user.ts";
@@ -20,25 +20,28 @@ import { completeFile, withImages } from "./named_files.ts";
 import { printableText } from "./printable_text.ts";
 import { waitingLine } from "./waiting.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
+import { alignedRows } from "./word_wrap.ts";
 
 const PROMPT = "› ";
 
 const CONTINUATION = "… ";
 
+const DEFAULT_COLUMNS = 80;
+
 const DEMO = "demo";
 
-const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and TARE_MODEL to the model's name; " +
-  "then run tare stop, and tare again.";
+const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and run tare again.";
 
 function greeting({ model, workspace }: AgentInfo, url: string): string {
   if (model === undefined) {
     throw new Error(
-      `Cannot start a chat: this server has a provider but no model. For a chat, ${HOW_TO_START}`,
+      "Cannot start a chat: this server has a provider but no model. Run tare settings TARE_MODEL=NAME, and tare again.",
     );
   }
   const where = workspace === undefined ? `at ${url}` : `in ${workspace}`;
   return [
-    `Chatting with ${model} ${where}. /help lists the commands, tare page opens the page.`,
+    `Chatting with ${model} ${where}.`,
+    "/help lists the commands, tare page opens the page.",
     ...model === DEMO
       ? [
         `No model is configured: an offline demo model answers by fixed rules. For a real one, ${HOW_TO_START}`,
@@ -47,7 +50,13 @@ function greeting({ model, workspace }: AgentInfo, url: string): string {
   ].join("\n");
 }
 
-async function chat(values: { readonly session?: string; readonly url?: string }): Promise<void> {
+interface ChatOptions {
+  readonly session?: string;
+  readonly continue?: boolean;
+  readonly url?: string;
+}
+
+async function chat(values: ChatOptions): Promise<void> {
   const read = (name: string) => Deno.env.get(name);
   const { url, client } = await connect(values.url);
   const agent = await client.agent();
@@ -58,7 +67,8 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   const folder = isHere ? agent.workspace! : called;
   const files = () => findCommands({ workspace: folder, home: read("HOME") });
 
-  let session = values.session ?? null;
+  let session = values.session === undefined ? null : await client.findSession(values.session);
+  if (values.continue && session === null) [{ id: session } = { id: null }] = await client.listSessions("");
   let settings: ChosenSettings | undefined;
   let evictNow = false;
   // Newest first, as readline requires.
@@ -68,6 +78,11 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   let turn: WatchedTurn | undefined;
   let isAsking = false;
   const write = (text: string) => void process.stdout.write(text);
+  const columns = process.stdout.isTTY
+    // Some terminals wrap once the last column is filled.
+    ? () => (process.stdout.columns || DEFAULT_COLUMNS) - 1
+    : undefined;
+  const print = (text: string) => console.log(alignedRows(printableText(text), columns).join("\n"));
   // Input typed during a turn isn't echoed into its output.
   const output = new Writable({
     write(chunk, _encoding, done) {
@@ -94,7 +109,6 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     const names = [...COMMAND_NAMES, ...files().keys()].map((name) => `/${name}`);
     return { typed, all: names.filter((name) => name.startsWith(typed)) };
   };
-  process.stdout.on("error", () => lines.close());
   const lines = createInterface({
     input: pasted?.input ?? process.stdin,
     output,
@@ -111,15 +125,13 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   const printerOf = async (of: string) => {
     if (printer?.of === of) return printer.print;
     const { plan } = await client.session(of);
-    const { columns } = process.stdout;
     const put = (text: string) => (approvalPrompt?.write ?? write)(text);
-    const print = eventPrinter(put, {
-      ...{ isColored, plan },
-      ...(columns > 0 && { columns }),
+    const show = eventPrinter(put, {
+      ...{ isColored, plan, columns },
       ...(isTerminal && { showAbove: (rows) => line?.above(rows) }),
     });
-    printer = { of, print };
-    return print;
+    printer = { of, print: show };
+    return show;
   };
   /** Sends a message, or shows the events after a number; then requests pending approvals. */
   const talk = async (
@@ -129,21 +141,29 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   ) => {
     session ??= await client.createSession(settings);
     settings = undefined;
-    const print = await printerOf(session);
+    const show = await printerOf(session);
     const { stdout } = process;
     line = isTerminal
       ? waitingLine({ write, joins, columns: () => stdout.columns, height: () => stdout.rows })
       : undefined;
     approvalPrompt = line &&
-      askUser(lines, { write: line.write, isColored, onAsk: (asks) => isAsking = asks });
+      askUser(lines, {
+        ...{ write: line.write, isColored, ...(columns && { columns }) },
+        onAsk: (asks) => isAsking = asks,
+      });
+    const { ask } = approvalPrompt ?? {};
     turn = watchTurn(client, {
       session,
       evictNow,
       ...what,
-      ask: approvalPrompt?.ask,
+      ask: ask && (async (approval, signal) => {
+        if (!hasEnded) return await ask(approval, signal);
+        await cancelTurn();
+        return undefined;
+      }),
       show(event) {
         line?.follow(event);
-        print(event);
+        show(event);
       },
     });
     evictNow = false;
@@ -162,7 +182,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     if (status === "running") {
       const pending = await client.lastQuestion(id);
       const [line = ""] = contentText(pending?.content ?? "").trim().split("\n");
-      console.log(printableText(`A turn is running; Ctrl-C stops it: ${line.slice(0, 80)}`));
+      print(`A turn is running; Ctrl-C stops it: ${line.slice(0, 80)}`);
     }
     const joins = status === "running";
     if (joins || !hasMessage && approvals.length > 0) await talk({ after: lastEvent, joins });
@@ -188,7 +208,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
         evictNow = false;
       }
       if (done.evictNow) evictNow = true;
-      if (done.output !== "") console.log(printableText(done.output));
+      if (done.output !== "") print(done.output);
       if (typeof done.input === "string") {
         await send(await withImages(done.input, { folder, typed: response }));
       } else if (done.input) await send(done.input);
@@ -196,14 +216,48 @@ async function chat(values: { readonly session?: string; readonly url?: string }
       if (done.typed !== undefined) typed = done.typed;
       return !done.quits;
     } catch (error) {
-      console.log(printableText((error as Error).message));
+      print((error as Error).message);
       return true;
     }
+  };
+  const cancelTurn = async () => {
+    await turn?.cancel().catch((error) => print(error.message));
+  };
+  /** Lines not yet read, and whether they weren't echoed: they were typed during a turn, or not on a terminal. */
+  const unread: { readonly typed: string; readonly isUnseen: boolean }[] = [];
+  let hasEnded = false;
+  let received = Promise.withResolvers<void>();
+  lines.on("line", (typed) => {
+    unread.push({ typed, isUnseen: !isTerminal || turn !== undefined });
+    received.resolve();
+  });
+  lines.on("close", () => {
+    hasEnded = true;
+    received.resolve();
+    if (isAsking) void cancelTurn();
+    else if (isTerminal && turn) write("\nExits after this turn; Ctrl-C stops it.\n");
+  });
+  async function* typedLines() {
+    for (;;) {
+      const next = unread.shift();
+      if (next) yield next;
+      else if (hasEnded) return;
+      else {
+        received = Promise.withResolvers();
+        await received.promise;
+      }
+    }
+  }
+  const leave = () => {
+    void cancelTurn();
+    unread.length = 0;
+    if (!hasEnded) lines.close();
   };
   let typed = "";
   let isOffered = false;
   let begun = "";
   const prompt = () => {
+    if (hasEnded) return;
     if (isTerminal) lines.setPrompt(begun === "" ? PROMPT : CONTINUATION);
     if (begun === "") isOffered = isTerminal && typed !== "";
     lines.prompt();
@@ -214,7 +268,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   lines.on("SIGINT", () => {
     if (turn) {
       write("\nCancelling the turn …\n");
-      turn.cancel().catch((error) => console.log(printableText(error.message)));
+      void cancelTurn();
     } else {
       write(lines.line === "" && begun === "" ? "\n/quit or Ctrl-D exits.\n" : "\n");
       lines.write(null, { ctrl: true, name: "e" });
@@ -224,20 +278,15 @@ async function chat(values: { readonly session?: string; readonly url?: string }
     }
   });
   // Ctrl-C is a key here; these signals come from other processes.
-  for (const signal of STOPPING) Deno.addSignalListener(signal, () => lines.close());
-  /** For each line not yet read, whether it was typed without echo during a turn. */
-  const unseen: boolean[] = [];
-  lines.on("line", () => unseen.push(isTerminal && turn !== undefined));
-  // Created here, so that input before the first prompt isn't lost.
-  const typedLines = lines[Symbol.asyncIterator]();
-  lines.on("close", () => turn?.cancel().catch((error) => console.log(printableText(error.message))));
-  console.log(printableText(session === null ? greets : `${greets}\nContinuing session ${session}.`));
+  for (const signal of STOPPING) Deno.addSignalListener(signal, leave);
+  process.stdout.on("error", leave);
+  print(session === null ? greets : `${greets}\nContinuing session ${session}.`);
   if (isTerminal) write(MARKS_PASTES.on);
   try {
     await joinSession(session);
     prompt();
-    for await (const typed of typedLines) {
-      if (unseen.shift()) write(`${printableText(typed)}\n`);
+    for await (const { typed, isUnseen } of typedLines()) {
+      if (isUnseen) write(`${isTerminal ? "" : PROMPT}${printableText(typed)}\n`);
       const text = pasted?.whole(typed) ?? typed;
       if (typed.endsWith("\\")) begun += `${text.slice(0, -1)}\n`;
       else {
@@ -250,12 +299,16 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   } finally {
     if (isTerminal) write(MARKS_PASTES.off);
   }
-  if (session !== null) console.log(`\nContinue this session with --session ${session}`);
+  if (session !== null) print(`\nContinue this session with --session ${session.slice(0, SHORT_ID)}`);
 }
 
 await runCommandLine({
   call: "deno task chat",
   summary: "Chats with the running server's agent",
-  options: { session: option("ID", "Continue this session. Default: start one"), ...SERVER_OPTIONS },
+  options: {
+    session: option("ID", "Continue this session; the beginning of its id suffices. Default: start one"),
+    continue: flag("Continue the newest session"),
+    ...SERVER_OPTIONS,
+  },
   notes: `${KEY_NOTE} Commands in the chat:\n\n${COMMANDS}`,
 }, ({ values }) => chat(values));

@@ -1,6 +1,7 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
-import type { AgentClient, ChosenSettings, ListedCall } from "../agent_client.ts";
+import { type AgentClient, type ChosenSettings, type ListedCall, sessionRow } from "../agent_client.ts";
 import { counted, formatCount, partName } from "@tare/server/internal/format";
+import { modelRows } from "../choose_model.ts";
 import { usdText } from "../dollars.ts";
 import { renderPlan } from "../event_printer.ts";
 import { STATE_NAMES } from "../ledger_names.ts";
@@ -98,11 +99,13 @@ const TABLE: Readonly<Record<string, Command>> = {
   cost: inSession("", "cost of the session and of its last turn", cost),
   model: [
     "[NAME]",
-    "show or set the model of the next turns",
+    "set the model of the next turns, or list the models and their prices",
     async (rest, context) =>
       /\s/.test(rest)
         ? `Cannot use model "${rest}": names of models have no spaces. /effort sets the reasoning effort.`
-        : await chooseModel(context, rest === "" ? {} : { model: rest }),
+        : rest === ""
+        ? await showModels(context)
+        : await chooseModel(context, { model: rest }),
   ],
   effort: [
     "[LEVEL]",
@@ -124,6 +127,7 @@ const TABLE: Readonly<Record<string, Command>> = {
     "list tool results by number, with what the model still sees",
     listResults,
   ),
+  output: inSession("[NUMBER]", "show the whole last result, or a numbered one of /results", showOutput),
   retain: inSession(
     "NUMBER",
     "retain a tool result; an evicted one is restored at the next rewrite",
@@ -168,8 +172,9 @@ export const COMMANDS = `${
   Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(21)} ${text}`).join("\n")
 }
 
-@path names a file (Tab completes it), @image.png attaches an image. A line that ends with \\ continues on the next one;
-pasted text is one message. A cost unit is the price of one input token that is not read from the cache.`;
+@path names a file (Tab completes it), @image.png attaches an image.
+A line that ends with \\ continues on the next one; pasted text is one message.
+A cost unit is the price of one input token that is not read from the cache.`;
 
 /** Runs a line that begins with `/`. @throws {Error} with a message for users if the server refuses. */
 export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
@@ -262,18 +267,18 @@ async function cost(_: string, { client, session }: InSession): Promise<string> 
   if (!newest) return "No model call yet in this session.";
   const priceOf = (of: readonly (Pick<ListedCall, "usd" | "costUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
-    return `${formatCount(sum(of, (one) => one?.costUnits ?? 0))} cost units`;
+    return counted(sum(of, (one) => one?.costUnits ?? 0), "cost unit");
   };
   const callLines = (of: readonly ListedCall[]) =>
     `${priceOf(of)} for ${counted(of.length, "call")}: ${
-      formatCount(sum(of, ({ promptTokens }) => promptTokens))
+      counted(sum(of, ({ promptTokens }) => promptTokens), "prompt token")
     } ` +
-    `prompt tokens (${formatCount(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache), ` +
-    `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} output tokens`;
+    `(${formatCount(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache), ` +
+    counted(sum(of, ({ outputTokens }) => outputTokens), "output token");
   const baseline = calls.map(({ baseline }) => baseline);
   return [
-    `session:   ${callLines(calls)}`,
-    `last turn: ${callLines(calls.filter(({ turn }) => turn === newest.turn))}`,
+    `session:    ${callLines(calls)}`,
+    `last turn:  ${callLines(calls.filter(({ turn }) => turn === newest.turn))}`,
     ...(baseline.includes(null) ? [] : [`Estimated cost without Tare: ${priceOf(baseline)}.`]),
   ].join("\n");
 }
@@ -290,13 +295,15 @@ async function compact(rest: string, { client, session }: InSession): Promise<Co
   const tokens = asIs.promptTokens - rewritten.promptTokens;
   if (tokens <= 0) return "Nothing can be evicted now.";
   const costs = (quoted: typeof asIs) =>
-    formatCount(
+    Math.round(
       cacheHitProbability * quoted.warmCostUnits + (1 - cacheHitProbability) * quoted.coldCostUnits,
     );
   return `${formatCount(tokens)} of ${
-    formatCount(asIs.promptTokens)
-  } tokens can be evicted; the model can recall them. ` +
-    `Your next message would then cost about ${costs(rewritten)} cost units instead of ${costs(asIs)}.\n` +
+    counted(asIs.promptTokens, "token")
+  } can be evicted; the model can recall them. ` +
+    `Your next message would then cost about ${counted(costs(rewritten), "cost unit")} instead of ${
+      formatCount(costs(asIs))
+    }.\n` +
     "They are evicted automatically once that pays off. /compact now evicts them with your next message.";
 }
 
@@ -305,20 +312,20 @@ async function listSessions(client: AgentClient, search: string): Promise<string
   if (sessions.length === 0) {
     return search === "" ? "There is no session yet." : `No session contains: ${search}`;
   }
-  return sessions.map(({ id, title, turns, ledger: { usd } }) =>
-    `${id}  ${counted(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
-  ).join("\n");
+  return sessions.map(sessionRow).join("\n");
 }
 
 async function findSession(client: AgentClient, given: string): Promise<CommandOutcome | string> {
   if (given === "") return "Cannot change the session: /session needs an id. /sessions lists them.";
-  const found = (await client.listSessions("")).filter(({ id }) => id.startsWith(given));
-  if (found.length > 1) {
-    return `Cannot change the session: ${found.length} ids begin with ${given}. Use a longer one.`;
-  }
-  const session = found[0]?.id ?? given;
+  const session = await client.findSession(given);
   const questions = await client.questions(session);
   return { output: questions.map((text) => `› ${text}`).join("\n"), session };
+}
+
+async function showModels(context: Context): Promise<CommandOutcome> {
+  const chosen = await chooseModel(context, {});
+  const rows = await context.client.models().then(modelRows, (error) => [error.message]);
+  return { ...chosen, output: [chosen.output, ...rows, "/model NAME chooses one."].join("\n") };
 }
 
 async function chooseModel(
@@ -340,7 +347,7 @@ async function chooseModel(
 async function quote(_: string, { client, session }: InSession): Promise<string> {
   const { asIs, rewritten, cacheHitProbability } = await client.quote(session);
   const priceLine = ({ promptTokens, warmCostUnits, coldCostUnits }: typeof asIs) =>
-    `${formatCount(promptTokens)} tokens; costs ${formatCount(warmCostUnits)} cost units if cached, ` +
+    `${counted(promptTokens, "token")}; costs ${counted(warmCostUnits, "cost unit")} if cached, ` +
     `${formatCount(coldCostUnits)} if not`;
   return `as it is:       ${priceLine(asIs)}\nafter eviction: ${priceLine(rewritten)}\n` +
     `Probability that the prompt is still cached: ${(100 * cacheHitProbability).toFixed(0)} %.\n` +
@@ -353,10 +360,18 @@ async function listResults(_: string, { client, session }: InSession): Promise<s
   if (results.length === 0) return "No tool results yet.";
   return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
     `${String(place).padStart(4)}  ${tool}, ${STATE_NAMES[state]}: ${formatCount(tokens)} of ${
-      formatCount(originalTokens)
-    } tokens` +
+      counted(originalTokens, "token")
+    }` +
     (pin === null ? "" : `; ${pin.wish === "retain" ? "retain" : "evict"}: ${pin.state}`)
   ).join("\n");
+}
+
+async function showOutput(place: string, { client, session }: InSession): Promise<string> {
+  const content = await client.resultAt(session, place === "" ? undefined : Number(place));
+  return content ??
+    (place === ""
+      ? "No tool results yet."
+      : `Cannot show ${JSON.stringify(place)}: it is not the number of a result. /results lists them.`);
 }
 
 async function pin(place: string, { client, session, name }: InSession): Promise<string> {

@@ -48,16 +48,29 @@ const calls: readonly ListedCall[] = [oneCall, { ...oneCall, turn: 2 }, {
 const files = [{ path: "src/a.ts", change: "changed" as const }];
 const notCovered = ["shell: what it did outside of the workspace's files."];
 
+/** In the local time zone. */
+const CREATED = "2026-01-31T14:05:00";
+
 /** Client of a server with two sessions. */
 const client = {
   listSessions: (search: string) =>
     Promise.resolve(
       [
-        { id: "ab1", title: "First things", turns: 1, ledger: { ...EMPTY_LEDGER, usd: 0.5 } },
-        { id: "ab2", title: "Others", turns: 2, ledger: EMPTY_LEDGER },
+        {
+          id: "ab1",
+          createdAt: CREATED,
+          title: "First things",
+          turns: 1,
+          ledger: { ...EMPTY_LEDGER, usd: 0.5 },
+        },
+        { id: "ab2", createdAt: CREATED, title: "Others", turns: 2, ledger: EMPTY_LEDGER },
       ].filter(({ title }) => title.includes(search)),
     ),
+  findSession: (given: string) =>
+    given === "x" ? Promise.reject(new Error("No id begins with x.")) : Promise.resolve(given),
+  resultAt: (_: string, place = 7) => Promise.resolve(place === 7 ? "the\nwhole" : undefined),
   createSession: () => Promise.resolve("new"),
+  models: () => Promise.resolve(["gpt-5.5", "gpt-oss:20b"]),
   choose: (session: string, wanted: { readonly model?: string; readonly effort?: string | null }) =>
     Promise.resolve({
       session: {
@@ -114,21 +127,25 @@ Deno.test("chatCommand() starts, finds and changes sessions", async () => {
   assertEquals(await run("/quit"), { output: "", quits: true });
   assertEquals((await run("/new")).session, null);
   assertEquals(await run("/sessions"), {
-    output: "ab1  1 turn, $0.5000  First things\nab2  2 turns  Others",
+    output: "ab1  2026-01-31 14:05  1 turn, $0.5000  First things\nab2  2026-01-31 14:05  2 turns  Others",
   });
-  assertEquals((await run("/sessions First")).output, "ab1  1 turn, $0.5000  First things");
+  assertEquals((await run("/sessions First")).output, "ab1  2026-01-31 14:05  1 turn, $0.5000  First things");
   assertEquals((await run("/sessions none")).output, "No session contains: none");
   assertEquals(await run("/session ab2"), { output: "› Hello?\n› And now?", session: "ab2" });
   assertEquals(await run("/session abcdef"), { output: "› Hello?\n› And now?", session: "abcdef" });
   assertEquals(
-    (await run("/session ab")).output,
-    "Cannot change the session: 2 ids begin with ab. Use a longer one.",
-  );
-  assertEquals(
     (await run("/session")).output,
     "Cannot change the session: /session needs an id. /sessions lists them.",
   );
-  await assertRejects(() => run("/session x"), Error, "Cannot find session x: there is no such session.");
+  await assertRejects(() => run("/session x"), Error, "No id begins with x.");
+  assertEquals([(await run("/output")).output, (await run("/output 7")).output], [
+    "the\nwhole",
+    "the\nwhole",
+  ]);
+  assertEquals(
+    (await run("/output 9")).output,
+    'Cannot show "9": it is not the number of a result. /results lists them.',
+  );
   assertEquals(
     (await run("/nonsense")).output,
     "Cannot run /nonsense: there is no such command. /help lists them.",
@@ -208,8 +225,8 @@ Deno.test("chatCommand() prints a session's cost and plan", async () => {
   const expected = "prompt tokens";
   assertEquals(
     (await run("/cost")).output,
-    `session:   $0.6250 for 3 calls: 3,000 ${expected} (2,700 from the cache), 60 output tokens\n` +
-      `last turn: $0.3750 for 2 calls: 2,000 ${expected} (1,800 from the cache), 40 output tokens`,
+    `session:    $0.6250 for 3 calls: 3,000 ${expected} (2,700 from the cache), 60 output tokens\n` +
+      `last turn:  $0.3750 for 2 calls: 2,000 ${expected} (1,800 from the cache), 40 output tokens`,
   );
   assertEquals((await run("/cost", "ab2")).output, "No model call yet in this session.");
   const baseline = { promptTokens: 0, cachedTokens: 0, costUnits: 50, usd: null, compacts: false };
@@ -217,7 +234,7 @@ Deno.test("chatCommand() prints a session's cost and plan", async () => {
   assertEquals(
     (await chatCommand("/cost", { client: unpriced, session: "ab1" })).output.split("\n").slice(1),
     [
-      `last turn: 30 cost units for 1 call: 1,000 ${expected} (900 from the cache), 20 output tokens`,
+      `last turn:  30 cost units for 1 call: 1,000 ${expected} (900 from the cache), 20 output tokens`,
       "Estimated cost without Tare: 50 cost units.",
     ],
   );
@@ -263,7 +280,12 @@ Deno.test("chatCommand() runs custom commands", async () => {
 
 Deno.test("chatCommand() shows and sets model and effort of the next turns", async () => {
   assertEquals(await run("/model"), {
-    output: "model gpt-5.5, effort default (one of low, high)",
+    output: [
+      "model gpt-5.5, effort default (one of low, high)",
+      "   1  gpt-5.5                      $5 in, $30 out per million",
+      "   2  gpt-oss:20b",
+      "/model NAME chooses one.",
+    ].join("\n"),
     session: "ab1",
   });
   const cold = "\nIts cache contains nothing that was sent to other models, so the next request costs more.";

@@ -1,5 +1,8 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
-import { columnsOf, printableText } from "./printable_text.ts";
+import { highlightCode } from "@tare/server/internal/highlight";
+import stringWidth from "string-width";
+import { printableText } from "./printable_text.ts";
+import { wordWrap, wrappedRows } from "./word_wrap.ts";
 
 export interface DrawnMarkdown {
   /** Adds a piece. Open marks, such as `**`, are buffered within the line. */
@@ -10,8 +13,16 @@ export interface DrawnMarkdown {
 /** Longest buffered part of a line, in UTF-16 code units: each piece parses it again. */
 const MAX_HELD = 500;
 
-/** Longer lines and tables stay as written: parsing unclosed marks takes quadratic time. */
+/** Longer lines stay as written: parsing unclosed marks takes quadratic time. */
 const MAX_DRAWN = 4_000;
+
+const MAX_TABLE = 100_000;
+
+/** Columns of a narrower table column: its rows are drawn as lists. */
+const LEAST_COLUMN = 6;
+
+/** Most code that is highlighted again for each of its lines. */
+const MAX_CODE = 4_000;
 
 /** Text that may begin inline markup, alone or together with what follows. */
 const OPENS = /[`[<]|[*~](?=\S)|(?<!\w)_(?=\S)|(?:[*_~!\\&]|https?:\S*|www\.\S*|\S+@\S*)$/;
@@ -34,15 +45,33 @@ const underlined = style(4, 24);
 const struck = style(9, 29);
 const code = style(36, 39);
 
-/** Renders streamed Markdown for a terminal, escaped. Tables wider than `columns` (default: 100) stay as written. */
+const KINDS: Readonly<Record<string, (text: string) => string>> = {
+  ...{ kwd: style(35, 39), str: style(32, 39), num: style(33, 39), bool: style(33, 39), cmnt: dim },
+  ...{ func: style(34, 39), class: style(36, 39), type: style(36, 39), section: bold, esc: style(36, 39) },
+  ...{ deleted: style(31, 39), insert: style(32, 39), err: style(31, 39) },
+};
+
+const CODE_INDENT = "  ";
+
+const RULE_COLUMNS = 40;
+
+/**
+ * Renders streamed Markdown for a terminal, escaped.
+ *
+ * @param options.columns Returns the width. Default: unlimited.
+ */
 export function drawnMarkdown(
-  write: (text: string) => void,
-  { columns = 100 }: { readonly columns?: number } = {},
+  put: (text: string) => void,
+  { columns = () => Infinity }: { readonly columns?: (() => number) | undefined } = {},
 ): DrawnMarkdown {
+  const wrap = wordWrap(put, { columns });
+  const { write } = wrap;
   let line = "";
   /** Written length of the line; undefined while its kind is unknown. */
   let written: number | undefined;
   let fence: string | undefined;
+  let language = "";
+  let codeLines: string[] = [];
   let rows: string[] = [];
 
   const flow = () => {
@@ -50,9 +79,7 @@ export function drawnMarkdown(
     if (written === undefined) {
       const isHeld = UNSURE.test(line) || FENCE.test(line) || ROW.test(line) || /^ {0,3}#{1,6}\s/.test(line);
       if (isHeld && line.length < MAX_HELD) return;
-      const { drawn, length } = opening(line);
-      write(drawn);
-      written = length;
+      written = open(line);
     }
     const rest = line.slice(written);
     const settled = rest.length < MAX_HELD ? settledLength(rest) : rest.length;
@@ -60,10 +87,29 @@ export function drawnMarkdown(
     write(drawInline(rest.slice(0, settled)));
     written += settled;
   };
+  /** Writes a list or quote mark, below whose text the next rows are aligned. Returns its length. */
+  const open = (line: string) => {
+    const { drawn, length, hang } = opening(line);
+    write(drawn);
+    wrap.hang(hang);
+    return length;
+  };
   const flushTable = () => {
     const table = rows;
     rows = [];
-    if (table.length > 0) write(drawTable(table, columns));
+    if (table.length > 0) write(drawTable(table, columns()));
+  };
+  const writeCode = (line: string) => {
+    codeLines.push(line);
+    while (codeLines.length > 1 && codeLines.join("\n").length > MAX_CODE) codeLines.shift();
+    let drawn = "";
+    for (const { text, kind } of highlightCode(codeLines.join("\n"), language)) {
+      const last = text.slice(text.lastIndexOf("\n") + 1);
+      if (last !== text) drawn = "";
+      drawn += (KINDS[kind ?? ""] ?? String)(printableText(last));
+    }
+    wrap.hang(CODE_INDENT + /^ */.exec(line)![0] + CODE_INDENT);
+    write(CODE_INDENT + drawn);
   };
   const finish = (end: "\n" | "") => {
     const [whole, done] = [line, written];
@@ -72,8 +118,12 @@ export function drawnMarkdown(
     if (done !== undefined) return write(drawInline(whole.slice(done)) + end);
     if (fence !== undefined) {
       const isEnd = FENCE.test(whole) && whole.trim().startsWith(fence) && /^[`~]+$/.test(whole.trim());
-      if (isEnd) fence = undefined;
-      return write((isEnd ? dim : code)(printableText(whole)) + end);
+      if (isEnd) {
+        fence = undefined;
+        return;
+      }
+      writeCode(whole);
+      return write(end);
     }
     if (ROW.test(whole)) {
       rows.push(whole);
@@ -83,9 +133,12 @@ export function drawnMarkdown(
     const [, opens] = FENCE.exec(whole) ?? [];
     if (opens !== undefined) {
       fence = opens;
-      return write(dim(printableText(whole)) + end);
+      [language = ""] = /[^\s`~{]+/.exec(whole) ?? [];
+      codeLines = [];
+      return;
     }
-    write(drawLine(whole) + end);
+    write(drawWhole(whole) ?? drawInline(whole.slice(open(whole))));
+    write(end);
   };
   return {
     write(piece) {
@@ -100,32 +153,34 @@ export function drawnMarkdown(
     end() {
       if (line !== "" || written !== undefined) finish("");
       flushTable();
+      wrap.end();
       fence = undefined;
     },
   };
 }
 
-function drawLine(line: string): string {
+/** Returns a heading or a rule. */
+function drawWhole(line: string): string | undefined {
   const [, prefix = "", title = ""] = HEADING.exec(line) ?? [];
   if (prefix !== "") {
     const drawn = drawInline(title, true);
     return bold(prefix.length < 3 ? underlined(drawn) : drawn);
   }
-  if (RULE.test(line)) return dim("─".repeat(40));
-  const { drawn, length } = opening(line);
-  return drawn + drawInline(line.slice(length));
+  return RULE.test(line) ? dim("─".repeat(RULE_COLUMNS)) : undefined;
 }
 
-/** Returns the rendered list or quote mark at the beginning of a line, and its length. */
-function opening(line: string): { readonly drawn: string; readonly length: number } {
+/** Returns the rendered list or quote mark of a line, its length, and what the next rows begin with. */
+function opening(line: string): { readonly drawn: string; readonly length: number; readonly hang: string } {
   const [quote, prefix] = QUOTE.exec(line) ?? [];
   if (quote !== undefined) {
-    return { drawn: dim("│ ".repeat(prefix!.replaceAll(/\s/g, "").length)), length: quote.length };
+    const bars = dim("│ ".repeat(prefix!.replaceAll(/\s/g, "").length));
+    return { drawn: bars, length: quote.length, hang: bars };
   }
   const [item, indent = "", number = "•", box] = ITEM.exec(line) ?? [];
-  if (item === undefined) return { drawn: "", length: 0 };
+  if (item === undefined) return { drawn: "", length: 0, hang: "" };
   const ticked = box === undefined ? "" : box === " " ? "☐ " : "☑ ";
-  return { drawn: `${indent}${number} ${ticked}`, length: item.length };
+  const drawn = `${indent}${number} ${ticked}`;
+  return { drawn, length: item.length, hang: " ".repeat(stringWidth(drawn)) };
 }
 
 /** Returns the length of the text whose rendering can't change, whatever follows. */
@@ -176,35 +231,48 @@ function draw(token: MarkedToken, isBold: boolean): string {
   }
 }
 
-/** Renders a table; returns it as written if it is invalid or too wide. */
+/** Renders a table within `columns`; returns it as written if it is invalid or too long. */
 function drawTable(rows: readonly string[], columns: number): string {
   const text = rows.join("\n");
-  const [table] = text.length > MAX_DRAWN ? [] : Lexer.lex(text);
-  const asWritten = () => rows.map((row) => `${drawInline(row)}\n`).join("");
-  if (table?.type !== "table") return asWritten();
+  const isLong = text.length > MAX_TABLE || rows.some(({ length }) => length > MAX_DRAWN);
+  const [table] = isLong ? [] : Lexer.lex(text);
+  if (table?.type !== "table") return rows.map((row) => `${drawInline(row)}\n`).join("");
   const { header, rows: body, align } = table as Tokens.Table;
-  const cells = [header, ...body].map((row, at) =>
-    row.map(({ tokens }) => {
-      const drawn = drawTokens(tokens, at === 0);
-      return { drawn, width: widthOf(drawn) };
-    })
-  );
-  const widths = header.map((_, at) => Math.max(...cells.map((row) => row[at]?.width ?? 0)));
-  if (widths.reduce((sum, width) => sum + width + 3, -3) > columns) return asWritten();
-  const lines = cells.map((row) =>
-    row.map(({ drawn, width }, at) => {
-      const room = widths[at]! - width;
-      const before = align[at] === "right" ? room : align[at] === "center" ? Math.floor(room / 2) : 0;
-      return " ".repeat(before) + drawn + " ".repeat(room - before);
-    }).join(dim(" │ ")).trimEnd()
-  );
-  const [head = "", ...rest] = lines;
+  const heads = header.map(({ tokens }) => bold(drawTokens(tokens, true)));
+  const cells = body.map((row) => row.map(({ tokens }) => drawTokens(tokens, false)));
+  const widths = columnWidths([heads, ...cells], columns);
+  if (!widths) {
+    const item = (row: readonly string[]) => row.map((cell, at) => `${heads[at]}: ${cell}\n`).join("");
+    return cells.map(item).join(`${dim("─".repeat(Math.min(columns, RULE_COLUMNS)))}\n`);
+  }
+  const drawRow = (row: readonly string[]) => {
+    const parts = row.map((cell, at) => wrappedRows(cell, { columns: () => widths[at]! }));
+    return Array.from(
+      { length: Math.max(...parts.map(({ length }) => length)) },
+      (_, line) =>
+        parts.map((part, at) => {
+          const drawn = part[line] ?? "";
+          const room = Math.max(0, widths[at]! - stringWidth(drawn));
+          const before = align[at] === "right" ? room : align[at] === "center" ? Math.floor(room / 2) : 0;
+          return " ".repeat(before) + drawn + " ".repeat(room - before);
+        }).join(dim(" │ ")).trimEnd() + "\n",
+    ).join("");
+  };
   const under = dim(widths.map((width) => "─".repeat(width)).join("─┼─"));
-  return [bold(head), under, ...rest].map((line) => `${line}\n`).join("");
+  return `${drawRow(heads)}${under}\n${cells.map(drawRow).join("")}`;
 }
 
-const STYLE = new RegExp("\x1b\\[\\d+m", "g");
-
-function widthOf(drawn: string): number {
-  return columnsOf(drawn.replaceAll(STYLE, ""));
+/** Returns widths that fit: wide columns share what narrow ones don't need. Undefined if they are too narrow. */
+function columnWidths(rows: readonly (readonly string[])[], columns: number): readonly number[] | undefined {
+  const wanted = rows[0]!.map((_, at) => Math.max(1, ...rows.map((row) => stringWidth(row[at] ?? ""))));
+  let room = columns - 3 * (wanted.length - 1);
+  const widths: number[] = [];
+  const ascending = [...wanted.entries()].sort(([, one], [, other]) => one - other);
+  for (const [taken, [at, width]] of ascending.entries()) {
+    const fair = Math.floor(room / (wanted.length - taken));
+    widths[at] = Math.min(width, fair);
+    if (widths[at]! < Math.min(width, LEAST_COLUMN)) return undefined;
+    room -= widths[at]!;
+  }
+  return widths;
 }

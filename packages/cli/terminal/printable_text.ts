@@ -1,4 +1,6 @@
-/** Mark of approval requests. {@linkcode printableText} escapes it elsewhere, so that no reply can imitate a request. */
+import stringWidth from "string-width";
+
+/** Begins each row of an approval request. {@linkcode printableText} escapes it elsewhere, so no reply imitates one. */
 export const QUESTION_MARK = "▌";
 
 /** Control characters: C0 without line feed and tab, DEL, and C1. */
@@ -48,36 +50,14 @@ function written(char: string): string {
 
 const letters = new Intl.Segmenter();
 
-const WIDE =
-  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
-
-export function columnsOf(text: string): number {
-  return [...letters.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
-}
-
 /** Returns the beginning of a text that fits into `columns`. */
 export function cutTo(columns: number, text: string): string {
   let taken = 0;
   for (const { segment, index } of letters.segment(text)) {
-    taken += columnsOf(segment);
+    taken += stringWidth(segment);
     if (taken > columns) return text.slice(0, index);
   }
   return text;
-}
-
-export function rowsOf(columns: number, line: string): readonly string[] {
-  const rows = [""];
-  let taken = 0;
-  for (const { segment } of letters.segment(line)) {
-    const wide = columnsOf(segment);
-    if (taken + wide > columns && taken > 0) {
-      rows.push("");
-      taken = 0;
-    }
-    rows.push(rows.pop() + segment);
-    taken += wide;
-  }
-  return rows;
 }
 
 export function writeAll(to: Pick<typeof Deno.stdout, "writeSync">, text: string): void {

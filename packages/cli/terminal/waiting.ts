@@ -1,6 +1,7 @@
 import type { SessionEvent } from "@tare/server";
 import { oneLine } from "@tare/server/internal/format";
-import { TranscriptReducer } from "@tare/server/internal/transcript";
+import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
+import { callInShort } from "../call_title.ts";
 import { cutTo, printableText } from "./printable_text.ts";
 
 export type RenderRows = (columns: number) => readonly string[];
@@ -47,7 +48,10 @@ export function waitingLine(
   const transcript = new TranscriptReducer();
   let isOver = false;
   let since = now();
-  let waitsFor: "the model" | "the turn" | undefined = joins ? "the turn" : undefined;
+  let waitsFor: "Thinking" | "Working" | undefined = joins ? "Working" : undefined;
+  let step = 0;
+  /** Steps before the turn's last approval. */
+  let stepsBefore = 0;
   let isVisible = false;
   let rowsAbove: RenderRows | undefined;
   let drawnAbove: readonly string[] = [];
@@ -62,13 +66,13 @@ export function waitingLine(
     const [call] = calls;
     const what = call
       // Calls before the first event have no name.
-      ? `${call.name === "" ? "a call" : oneLine(printableText(`${call.name} ${call.arguments}`), MAX_CALL)}${
-        calls.length > 1 ? ` and ${calls.length - 1} more` : ""
-      }`
+      ? oneLine(printableText(nameOf(call)), MAX_CALL) +
+        (calls.length > 1 ? ` and ${calls.length - 1} more` : "")
       : waitsFor;
     if (what === undefined || lineOpen) return erase();
     const seconds = Math.floor((now() - since) / 1000);
-    const drawn = `${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`;
+    const steps = step > 1 ? ` · step ${step}` : "";
+    const drawn = `${FRAMES[frame++ % FRAMES.length]} ${seconds} s · ${what}${steps}`;
     // Some terminals wrap once the last column is filled.
     const row = cutTo((columns() || Infinity) - 1, drawn);
     const room = Math.max(0, (height() || Infinity) - 2);
@@ -103,7 +107,12 @@ export function waitingLine(
       transcript.apply(event);
       const { type } = event;
       if (type === "turn_start") isOver = false;
-      if (type === "step_start") waitsFor = "the model";
+      if (type === "turn_start" && event.input !== undefined) step = stepsBefore = 0;
+      if (type === "step_start") {
+        waitsFor = "Thinking";
+        step = stepsBefore + event.step;
+      }
+      if (type === "turn_end" && event.reason === "approval") stepsBefore = step;
       if (type === "assistant_message" || type === "turn_end") waitsFor = undefined;
       if (type === "turn_end") isOver = true;
       else if (type === "turn_start" || type === "step_start" || type === "assistant_message") since = now();
@@ -114,6 +123,11 @@ export function waitingLine(
       erase();
     },
   };
+}
+
+/** Calls before the first event have no name. */
+function nameOf({ name, arguments: args }: EntryOf<"call">): string {
+  return name === "" ? "Working" : callInShort({ name, args });
 }
 
 function everyTenth(draw: () => void): () => void {

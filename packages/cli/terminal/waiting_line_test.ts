@@ -45,7 +45,7 @@ Deno.test("waitingLine() shows what the turn waits for, and how long, below perm
   draw();
   line.write(".\n");
   follow({ type: "assistant_message", step: 1, message: { role: "assistant", content: "I look." } });
-  follow(call("a", `make\n\x1b[2J${"x".repeat(80)}`), call("b", "{}"));
+  follow(call("a", JSON.stringify({ command: "make\n\x1b[2J" })), call("b", "{}"));
   nowMs = 9_000;
   draw();
   follow({ ...result, id: "a", durationMs: 1 });
@@ -53,12 +53,12 @@ Deno.test("waitingLine() shows what the turn waits for, and how long, below perm
   follow({ type: "turn_end", reason: "completed", text: "", ledger: EMPTY_LEDGER });
   line.close();
   assertEquals(written, [
-    `${ERASE}⠋ 2 s: the model`,
+    `${ERASE}⠋ 2 s · Thinking`,
     ERASE,
     "I look",
     ".\n",
-    `${ERASE}⠙ 5 s: shell make \\x1b[2J${"x".repeat(41)}… and 1 more`,
-    `${ERASE}⠹ 5 s: shell {}`,
+    `${ERASE}⠙ 5 s · Run make … and 1 more`,
+    `${ERASE}⠹ 5 s · shell`,
     ERASE,
   ]);
   assertEquals(stopped, true);
@@ -77,14 +77,20 @@ Deno.test("waitingLine() fits in one row of a narrowed terminal", () => {
       return () => {};
     },
   });
-  line.follow({ type: "tool_call", step: 1, id: "a", name: "shell", arguments: "echo 日本語日本語" });
+  line.follow({
+    type: "tool_call",
+    step: 1,
+    id: "a",
+    name: "shell",
+    arguments: '{"command":"echo 日本語日本語"}',
+  });
   for (columns of [undefined, 0, 40, 20, 18]) draw();
   assertEquals(written, [
-    `${ERASE}⠋ 0 s: shell echo 日本語日本語`,
-    `${ERASE}⠙ 0 s: shell echo 日本語日本語`,
-    `${ERASE}⠹ 0 s: shell echo 日本語日本語`,
-    `${ERASE}⠸ 0 s: shell echo `,
-    `${ERASE}⠼ 0 s: shell echo`,
+    `${ERASE}⠋ 0 s · Run echo 日本語日本語`,
+    `${ERASE}⠙ 0 s · Run echo 日本語日本語`,
+    `${ERASE}⠹ 0 s · Run echo 日本語日本語`,
+    `${ERASE}⠸ 0 s · Run echo 日`,
+    `${ERASE}⠼ 0 s · Run echo `,
   ]);
 });
 
@@ -123,8 +129,8 @@ Deno.test("waitingLine() shows a call once it is approved", () => {
   }
   assertEquals(written, [
     ...["approval_requested", "approval_requested", "turn_end", "approval_answered", "approval_answered"],
-    ...[`${ERASE}⠋ 0 s: shell {}`, "turn_start", ERASE, "tool_result"],
-    ...[`${ERASE}⠙ 0 s: a call`, "tool_output"],
+    ...[`${ERASE}⠋ 0 s · shell`, "turn_start", ERASE, "tool_result"],
+    ...[`${ERASE}⠙ 0 s · Working`, "tool_output"],
   ]);
 });
 
@@ -146,16 +152,16 @@ Deno.test("waitingLine() shows and removes rows above itself, within the termina
   line.follow({ type: "tool_call", step: 1, id: "a", name: "shell", arguments: "" });
   line.above((columns) => ["one", "two", `${columns} wide`]);
   draw();
-  assertEquals(taken(), [`${ERASE}one\ntwo\n19 wide\n⠋ 0 s: shell`]);
+  assertEquals(taken(), [`${ERASE}one\ntwo\n19 wide\n⠋ 0 s · shell`]);
   // Unchanged rows aren't redrawn.
   draw();
-  assertEquals(taken(), [`${ERASE}⠙ 0 s: shell`]);
+  assertEquals(taken(), [`${ERASE}⠙ 0 s · shell`]);
   [columns, height] = [30, 3];
   draw();
-  assertEquals(taken(), ["\r\x1b[3A\x1b[J29 wide\n⠹ 0 s: shell"]);
+  assertEquals(taken(), ["\r\x1b[3A\x1b[J29 wide\n⠹ 0 s · shell"]);
   height = 2;
   draw();
-  assertEquals(taken(), ["\r\x1b[1A\x1b[J⠸ 0 s: shell"]);
+  assertEquals(taken(), ["\r\x1b[1A\x1b[J⠸ 0 s · shell"]);
   height = 24;
   draw();
   line.write("stays\n");
@@ -164,11 +170,11 @@ Deno.test("waitingLine() shows and removes rows above itself, within the termina
   draw();
   line.close();
   assertEquals(taken(), [
-    `${ERASE}one\ntwo\n29 wide\n⠼ 0 s: shell`,
+    `${ERASE}one\ntwo\n29 wide\n⠼ 0 s · shell`,
     "\r\x1b[3A\x1b[J",
     "stays\n",
-    `${ERASE}one\ntwo\n29 wide\n⠴ 0 s: shell`,
-    "\r\x1b[3A\x1b[J⠦ 0 s: shell",
+    `${ERASE}one\ntwo\n29 wide\n⠴ 0 s · shell`,
+    "\r\x1b[3A\x1b[J⠦ 0 s · shell",
     ERASE,
   ]);
 });
@@ -190,5 +196,35 @@ Deno.test("waitingLine() shows a joined turn until an event specifies more", () 
   draw();
   line.follow({ type: "step_start", step: 2 });
   line.close();
-  assertEquals(written, [`${ERASE}⠋ 0 s: the turn`, `${ERASE}⠙ 0 s: a call`, ERASE]);
+  assertEquals(written, [`${ERASE}⠋ 0 s · Working`, `${ERASE}⠙ 0 s · Working`, ERASE]);
+});
+
+Deno.test("waitingLine() continues the numbers of steps after an approval, and not in the next turn", () => {
+  let draw = () => {};
+  const written: string[] = [];
+  const line = waitingLine({
+    write: (text) => void written.push(text.split(" s · ")[1]!),
+    now: () => 0,
+    tick(given) {
+      draw = given;
+      return () => {};
+    },
+  });
+  const end = { type: "turn_end", text: "", ledger: EMPTY_LEDGER } as const;
+  const followed: readonly SessionEvent[] = [
+    { type: "turn_start", input: "q" },
+    { type: "step_start", step: 1 },
+    { type: "step_start", step: 2 },
+    { ...end, reason: "approval" },
+    { type: "turn_start" },
+    { type: "step_start", step: 1 },
+    { ...end, reason: "completed" },
+    { type: "turn_start", input: "q" },
+    { type: "step_start", step: 1 },
+  ];
+  for (const event of followed) {
+    line.follow(event);
+    if (event.type === "step_start") draw();
+  }
+  assertEquals(written, ["Thinking", "Thinking · step 2", "Thinking · step 3", "Thinking"]);
 });

@@ -104,7 +104,6 @@ Deno.test("restart: a fork whose client cleared old results is recognized, and n
   assertEquals(await session(task, ...steps(["A.", "B.", "C.", "D."])), first);
   const branch = await session(task, ...steps(["A.", "B.", "C."]), next);
   assertNotEquals(branch, first);
-  // The newest session has only the same beginning.
   await session(task);
   const more = CHAT.step("more.ts", "E.");
   assertEquals(await session(task, ...steps(["-", "-", "C."]), next, ...more), branch);

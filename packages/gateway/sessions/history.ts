@@ -85,7 +85,6 @@ export class InstructionKeys {
     return key;
   }
 
-  /** Returns the name of instructions. */
   peek(scope: string, item: WireItem): string {
     const exact = instructionKey(scope, item.key);
     return this.#keys.peek(exact) ?? this.#alike(scope, linesOf(item))?.key ?? exact;
@@ -349,12 +348,10 @@ interface Reach {
   readonly reach: number;
 }
 
-/** Returns a hash of all items for each state, the newest first. */
 function wholes(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
   return hashPrefixes(keys, Math.max(heads, keys.length - reach)).reverse();
 }
 
-/** Returns the last two items after the instructions for each state, the newest first. */
 function endsOf(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
   const ends: string[] = [];
   for (let length = keys.length; length > heads && ends.length < reach; length--) {

@@ -96,7 +96,6 @@ function requestsOf({ tail, hasRules, isKeyed, acts }: Client): readonly JsonRec
   return requests;
 }
 
-/** Sends requests to gateways on a store, or to new ones. Returns the first request of each one's session. */
 async function sessionsOf(
   requests: readonly JsonRecord[],
   { gateways, isRestarted }: { readonly gateways: number; readonly isRestarted: boolean },

@@ -257,7 +257,6 @@ export class SessionArchive implements Archive {
     return [...this.#listed.keys()];
   }
 
-  /** Sets the length of the history for later texts. */
   grewTo(length: number): void {
     this.#length = length;
   }
@@ -278,7 +277,7 @@ export class SessionArchive implements Archive {
     return new SessionArchive({ texts: this.#texts, listed, stored: this.#stored });
   }
 
-  /** Stores a text in memory. @throws {Error} if its reference belongs to other content. */
+  /** @throws {Error} if its reference belongs to other content. */
   put(content: string): Promise<string> {
     // Same as `archiveRef`, but synchronous: another thread takes four times as long.
     const ref = createHash("sha256").update(bytesFromText(content)).digest("hex").slice(0, 16);
@@ -329,7 +328,6 @@ export class GatewaySession implements KnownConversation {
     this.#ends = ends;
   }
 
-  /** Restores a stored session; `undefined` if its format is another version's. */
   static restore(
     { record, totals, title, value: stored, stored: copy, text }: LoadedSession,
     { countTokens, prompts, protocol, readers }: Making,
@@ -367,7 +365,6 @@ export class GatewaySession implements KnownConversation {
     };
   }
 
-  /** Restores a session from its totals, for reports only. */
   static restoreTotals(
     { record, totals, title, stored }: LoadedSession,
     { countTokens, prompts }: Making,
@@ -512,7 +509,6 @@ export class GatewaySession implements KnownConversation {
     return pieces && quotes(items, pieces) ? { pieces, isAnswered: hasAnswers(items) } : undefined;
   }
 
-  /** Notes the time of a request in milliseconds since the epoch, and a turn's model. */
   addRequest({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
     this.#know({ lastMs: atMs });
     if (model !== undefined) this.session.addRequest(model);
@@ -698,7 +694,6 @@ export class GatewaySession implements KnownConversation {
     if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
   }
 
-  /** The prompt that its provider has cached; `undefined` if unknown. */
   get held(): StoredPrompt | undefined {
     const held = this.#held?.();
     if (held) this.#held = () => held;
@@ -776,7 +771,6 @@ export class GatewaySession implements KnownConversation {
     });
   }
 
-  /** Sets its title permanently. */
   rename(title: string): void {
     this.session.setTitle(title);
     this.#know({ isNamed: true });

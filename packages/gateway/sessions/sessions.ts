@@ -189,7 +189,7 @@ export class GatewaySessions
     });
   }
 
-  /** Stores a session: resolves when done, or after a short wait; `undefined` without a store. Never rejects. */
+  /** Resolves when done, or after a short wait. Never rejects. */
   save(session: GatewaySession): Promise<void> | undefined {
     return this.#writer?.save(session);
   }
@@ -317,17 +317,16 @@ export class GatewaySessions
     this.#evicted.set(group, { ...evicted, days: addToDay(evicted.days, more, { atMs, model: "" }) });
   }
 
-  /** Updates a session's weight, which may evict others. */
+  /** May evict others. */
   weigh(session: GatewaySession): void {
     if (this.isCurrent(session)) this.held.use(session);
   }
 
-  /** Whether this object is its id's current session: a loaded one may have replaced it. */
+  /** A loaded session may have replaced it. */
   isCurrent(session: GatewaySession): boolean {
     return this.held.find(session.id) === session;
   }
 
-  /** Returns the session of a turn's request: a known one, a fork, or a new one. */
   sessionOf(recognized: Recognized): GatewaySession {
     const { scope, items } = recognized;
     const history = this.#historyOf(recognized, { learns: true });

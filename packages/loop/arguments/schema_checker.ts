@@ -237,7 +237,6 @@ function collect(
   return faults;
 }
 
-/** Removes and returns the last faults inside a keyword's schemas. */
 function takeInside(
   faults: Fault[],
   { schemaPath, keyword, instancePath }: TValidationError,

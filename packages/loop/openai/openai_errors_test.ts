@@ -63,7 +63,12 @@ Deno.test("toModelError() classifies a provider's refusals", async () => {
       [400, errorBody("Bad temperature."), "bad_request", "it refused the request (400: Bad temperature)"],
       [422, { detail: "Bad  field\n" }, "bad_request", "it refused the request (422: Bad field)"],
       [422, { problem: 1 }, "bad_request", 'it refused the request (422: {"problem":1})'],
-      [402, errorBody("Insufficient Balance"), "provider_error", "it failed (402: Insufficient Balance)"],
+      [
+        402,
+        errorBody("Insufficient Balance"),
+        "insufficient_quota",
+        "the account's quota or credit is exhausted (402: Insufficient Balance). Check its plan and billing",
+      ],
       [500, errorBody("Oops"), "provider_error", "it failed (500: Oops)"],
       [502, "<html>Bad Gateway</html>", "provider_error", "it failed (502)"],
       [503, "", "provider_error", "it failed (503)"],
@@ -71,6 +76,24 @@ Deno.test("toModelError() classifies a provider's refusals", async () => {
   ) {
     const { code: actual, state: errorState } = await judged(status, body);
     assertEquals([actual, errorState], [code, state]);
+  }
+});
+
+Deno.test("toModelError() tells an exhausted quota from a rate limit", async () => {
+  for (
+    const [status, message, expected, code] of [
+      [429, "You exceeded your current quota, please check your plan.", true, "insufficient_quota"],
+      [429, "Pay.", true, "insufficient_quota"],
+      [429, "You exceeded your current quota, please check your plan.", true],
+      [400, "Your credit balance is too low to access the Anthropic API.", true],
+      [402, "Insufficient credits. Add more.", true],
+      [429, "You exceeded your current quota, please check your plan. Please retry in 21.5s.", false],
+      [429, "Rate limit reached for m in organization o on tokens per min (TPM).", false],
+    ] as const
+  ) {
+    const judgement = await judged(status, { error: { message, code } });
+    assertEquals(judgement.code, expected ? "insufficient_quota" : "rate_limited", message);
+    assertEquals(judgement.state?.includes("rate limit"), !expected);
   }
 });
 

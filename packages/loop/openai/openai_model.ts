@@ -151,7 +151,6 @@ export function openaiModel(options: OpenaiModelOptions): Model {
   });
 }
 
-/** Returns the error that an event contains. */
 function errorIn(json: unknown, name: string | undefined): JsonRecord | undefined {
   const { type = name, error, response } = Object(json) as JsonRecord;
   if (type === "response.failed") {
@@ -162,7 +161,6 @@ function errorIn(json: unknown, name: string | undefined): JsonRecord | undefine
   return type === "error" ? asRecord(json) : undefined;
 }
 
-/** Returns the HTTP status for a response's error code. */
 function statusOf({ code }: JsonRecord): number | undefined {
   const statuses: Readonly<Record<string, number>> = {
     rate_limit_exceeded: 429,

@@ -49,9 +49,9 @@ function Facts({ id, head }: { readonly id: string; readonly head: Head }): JSX.
   const { model, effort, agent, totals, prompt, forkedFrom } = head;
   const tokens = usePromptTokens(id, prompt);
   const facts: readonly (readonly [text: ComponentChildren, isMinor?: boolean])[] = [
-    [<bdi>{model}</bdi>],
+    [model],
     [effort !== undefined && `effort ${effort}`, true],
-    [agent && <bdi>{agent}</bdi>, true],
+    [agent, true],
     [money(totals)],
     [withoutPrice(totals), true],
     [totals.calls > 0 && `${saved(totals)} estimated saving`, true],
@@ -76,7 +76,7 @@ function Facts({ id, head }: { readonly id: string; readonly head: Head }): JSX.
       {facts.filter(([text]) => text).map(([text, isMinor = false], at) => (
         <span key={at} class={isMinor ? "minor" : undefined}>
           {at > 0 && " · "}
-          {text}
+          <bdi>{text}</bdi>
         </span>
       ))}
     </p>

@@ -46,7 +46,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   ]);
 
   await click(`Yesterday, ${yesterday}`, "button");
-  await seen(page, "h3", `Yesterday, ${yesterday}: ${dollars(all.usd)}`);
+  await seen(page, "h2", `Yesterday, ${yesterday}: ${dollars(all.usd)}`);
   await seen(page, "[aria-label='By session'] a", "Fix the parser.");
   const { rows: sessions }: SpendReport = await json(`/tare/v1/spend?by=session&${query}`);
   const cellsOf = await cells(page, "By session");

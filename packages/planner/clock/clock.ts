@@ -136,9 +136,9 @@ export interface IdleClock {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { pingClock } from "@tare/planner/internal/parts";
+ * import { keepAliveClock } from "@tare/planner/internal/parts";
  *
- * const clock = pingClock(profileNamed("anthropic-5m"));
+ * const clock = keepAliveClock(profileNamed("anthropic-5m"));
  * const usage = { promptTokens: 100_000, cachedTokens: 0, outputTokens: 100 };
  * clock.requested({ atMs: 0, usage, sharedTokens: 0, costUnits: 1_000_000 });
  * assertEquals(clock.next({ nowMs: 0, pending: "tool" })?.atMs, 280_000);

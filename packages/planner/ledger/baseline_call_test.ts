@@ -151,6 +151,29 @@ Deno.test("sent() credits nothing for a reply that only recalls, and excludes it
   assert(usage.promptTokens < baseline.promptTokens);
 });
 
+Deno.test("sent() charges a call that only reads evicted content again, also after a restart", async () => {
+  const options = { profile: profileNamed("none"), archive: memoryArchive(), countTokens: estimateTokens };
+  let session = plannerSession(options);
+  const messages: Message[] = [task];
+  const call = async () => {
+    const { promptTokens } = await session.view({ messages, tools: [READ, RECALL_TOOL] }, { nowMs: 0 });
+    return session.sent({ promptTokens, cachedTokens: 0, outputTokens: 10 })!;
+  };
+  for (let step = 0; step < 13; step++) {
+    await call();
+    messages.push(...reading(step, "read_file", file(step)));
+  }
+  const before = await call();
+  assert(before.baseline.promptTokens > before.usage.promptTokens);
+  const [, again] = reading(0, "read_file", file(0));
+  messages.push(reading(0, "read_file", "")[0]!, again!);
+  assertEquals((await call()).baseline.promptTokens, 0);
+  session = plannerSession({ ...options, state: JSON.parse(JSON.stringify(session.state)) });
+  messages.push(...reading(13, "read_file", file(13)));
+  const added = messages.slice(-2).reduce((sum, one) => sum + countMessageTokens(one, estimateTokens), 0);
+  assertEquals((await call()).baseline.promptTokens, before.baseline.promptTokens + added);
+});
+
 Deno.test("plannerSession() in a dry run sends everything, and records the plan's cost", async () => {
   const sum = (entries: readonly LedgerEntry[], of: (entry: LedgerEntry) => number) =>
     entries.reduce((all, entry) => all + of(entry), 0);

@@ -341,7 +341,10 @@ export function bookCall(
   const alike = promptCost(profile, baselinePrompt) + inner +
     (compaction ? promptCost(profile, compaction) : 0);
   const extra = extraOf(before.compacted, taken, alike - inner - promptCost(profile, taken.whole));
-  const refuted = taken.refutes ? Math.max(0, before.compacted.extraCostUnits ?? 0) : 0;
+  const { extraCostUnits = 0 } = before.compacted;
+  // A conversation that would still have fitted wasn't compacted, even if that would have been cheaper.
+  const wouldFit = last?.baseline !== undefined && last.baseline.providerTokens <= windowTokens;
+  const refuted = !taken.refutes ? 0 : wouldFit ? extraCostUnits : Math.max(0, extraCostUnits);
   const isInherited = before.rewritten === "before_fork" && !baseline.isDetour && !dryRun;
   const baselineCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
   // Estimates don't decide whether rewriting pays.
@@ -400,7 +403,6 @@ export function bookCall(
     clock,
     waitingTokens: dryRun ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),
     compacted: extra === undefined ? taken.compacted : { ...taken.compacted, extraCostUnits: extra },
-    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline) && { isFull: true }),
     outputTokens: actual.outputTokens,
     stopped: before.stopped || paid - resend > Math.max(2 * lossLimit * resend, LEAST_LOSS),
     rewritten: before.rewritten,
@@ -411,6 +413,7 @@ export function bookCall(
       predicted,
       profile: cachingProfile,
     }),
+    ...(read.promptTokens >= FULL_SHARE * fullFromOf(habit, windowTokens, baseline) && { isFull: true }),
   };
   const entry: LedgerEntry = {
     usage: actual,

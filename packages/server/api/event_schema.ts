@@ -118,6 +118,7 @@ const MODEL_ERRORS: Readonly<Record<ModelError["code"], true>> = {
   no_such_model: true,
   prompt_too_long: true,
   rate_limited: true,
+  insufficient_quota: true,
   unreachable: true,
   bad_request: true,
   bad_response: true,

@@ -74,7 +74,7 @@ function pathOf(row: string): readonly string[] {
   return file !== undefined ? [file] : row.endsWith("/") ? [row] : [];
 }
 
-/** Returns a sort key: names that begin with the search text come first. */
+/** Names that begin with the search text come first. */
 function rank(path: string, search: string): number {
   const [name, query] = [path, search].map((text) =>
     text.toLowerCase().slice(text.lastIndexOf("/", text.length - 2) + 1)

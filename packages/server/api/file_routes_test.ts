@@ -6,7 +6,6 @@ import { workspaceTools } from "@tare/tools";
 import { ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, error, refused, scriptedModel, type TestOptions } from "../fixture_test.ts";
 
-/** Returns a server that works in a folder with some files. */
 async function working(options: (workspace: string) => TestOptions = () => ({})) {
   const workspace = await Deno.realPath(await Deno.makeTempDir());
   const files = {

@@ -15,10 +15,8 @@ import {
   turn,
 } from "../fixture_test.ts";
 
-/** Values of a metric. */
 type Readings = Awaited<ReturnType<Parameters<MetricRegistry["observe"]>[1]>>;
 
-/** Metrics that are recorded unchanged. */
 function recorder() {
   const recorded: (readonly [name: string, value: number, facts: unknown])[] = [];
   const observed = new Map<
@@ -33,7 +31,6 @@ function recorder() {
     text: () => Promise.resolve("a 1\n"),
     mediaType: "text/plain; version=0.0.4",
   };
-  /** Values of the metrics that are read on demand. */
   const levels = async () => {
     const read: Record<string, Readings> = {};
     for (const [name, readings] of observed) read[name] = await readings();

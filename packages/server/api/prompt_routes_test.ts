@@ -28,7 +28,6 @@ import type { SessionSpend } from "./session_spend.ts";
 
 const LONG = "word ".repeat(4_000);
 
-/** A model that calls `echo` with a long text in each turn, then answers; and its requests. */
 function echoing(): { readonly model: Model; readonly requests: string[] } {
   const requests: string[] = [];
   let made = 0;
@@ -57,13 +56,11 @@ const pinsOf = async (handler: HttpAgent, session: string) =>
 const callsOf = async (handler: HttpAgent, session: string) =>
   (await get<{ readonly calls: readonly CallReport[] }>(handler, `${session}/calls`)).calls;
 
-/** Returns each message and line, with its state. */
 async function standing(handler: HttpAgent, session: string): Promise<string[]> {
   const { blocks } = await get<PromptReport>(handler, `${session}/prompt`);
   return blocks.filter(({ kind }) => kind !== "tool").map(({ id, state }) => `${id} ${state}`);
 }
 
-/** Plays a turn for each of these inputs. */
 async function play(handler: HttpAgent, session: string, inputs: string): Promise<void> {
   for (const input of inputs) await turn(handler, session, input);
 }
@@ -134,7 +131,6 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
     pins: [wished[2], wished[0], wished[1]],
   }]);
 
-  // A retained message stays at any cost, and a restart sends the same bytes.
   const twin = agent(echoing().model, { store });
   await play(handler, session, "fg");
   const visible = await standing(handler, session);
@@ -145,7 +141,6 @@ Deno.test("promptRoutes() return the prompt and restore retained messages at the
   assertEquals(await standing(twin, session), visible);
   assert(requests.at(-1)?.includes(`1 ${LONG}`));
 
-  // Without its pin it is treated like any other.
   assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
   await play(handler, session, "h");
   assertEquals((await standing(handler, session)).slice(2, 5), [

@@ -31,7 +31,6 @@ function asking(text: string): Partial<AssistantMessage> {
   };
 }
 
-/** A server with these replies, and its model's requests. */
 function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: TestOptions = {}) {
   const requests: ModelRequest[] = [];
   const model = typeof replies === "function" ? replies : scriptedModel(replies, UNREPORTED);
@@ -41,7 +40,6 @@ function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: T
 const bodyOf = async (handler: HttpAgent, path: string) =>
   (await call(handler, "GET", path)).body as Session & Record<string, unknown>;
 
-/** Forks a session; returns the path of the fork, and the response. */
 async function fork(handler: HttpAgent, path: string, body: object = {}) {
   const { status, body: answer } = await call(handler, "POST", `${path}/fork`, body);
   const { session, input } = answer as { session: Session & Record<string, unknown>; input?: string };
@@ -65,7 +63,6 @@ Deno.test("POST /title: a session keeps the user's title, before its first turn,
   assertEquals((await bodyOf(handler, path)).title, "Files");
   const { body } = await call(handler, "GET", "/tare/v1/sessions?search=fil");
   assertEquals((body as { sessions: Session[] }).sessions.map(({ title }) => title), ["Files"]);
-  // Another process reads it too.
   assertEquals((await bodyOf(agent(model, { store }), path)).title, "Files");
   for (const title of ["", " \n", "x".repeat(121)]) {
     assertEquals((await refused(handler, "POST", `${path}/title`, { title })).status, 400);

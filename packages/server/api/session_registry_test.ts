@@ -17,7 +17,6 @@ import { agent, call, events, newSession, request, scriptedModel, turn } from ".
 import type { MissesReport } from "./misses.ts";
 import type { SessionSpend } from "./session_spend.ts";
 
-/** A server with a provider that always answers "Hi", whose clock advances a second with each read. */
 function both(
   { holdout = 0, store = memoryStore() }: { readonly holdout?: number; readonly store?: Store } = {},
 ) {
@@ -43,13 +42,11 @@ function both(
   });
   return {
     server,
-    /** Starts another server with the same store, after this one has ended. */
     async restart() {
       await server.close();
       await passing.close();
       return both({ holdout, store });
     },
-    /** Sends another agent's request, and returns the id of its session. */
     async ask(content: string, more: readonly object[] = []) {
       const messages = [{ role: "user", content }, ...more];
       const response = await server.fetch(request("POST", "/v1/chat/completions", { model: "m", messages }));
@@ -83,7 +80,6 @@ Deno.test("GET /tare/v1/sessions lists both kinds, the newest first, and either 
   const passing = made.filter((_, at) => at % 2 === 1);
   assertEquals(ids(await get("/tare/v1/sessions?kind=agent")), own);
   assertEquals(ids(await get("/tare/v1/sessions?kind=gateway")), passing);
-  // Page by page, whatever kind the last one of a page is of.
   for (const [kind, expected] of [["", made], ["kind=agent&", own], ["kind=gateway&", passing]] as const) {
     for (const limit of [1, 2, 4]) {
       const seen: string[] = [];
@@ -164,7 +160,6 @@ Deno.test("sessions: their routes also accept gateway sessions", async () => {
   assertEquals((await call(server, "HEAD", path)).status, 200);
   const refused = await call(server, "PUT", path);
   assertEquals([refused.status, refused.headers.get("allow")], [405, "GET, HEAD, DELETE"]);
-  // The same key returns the same response, as on any route.
   const remove = () =>
     server.fetch(
       new Request(`http://localhost${path}`, { method: "DELETE", headers: { "idempotency-key": "k" } }),

@@ -153,7 +153,6 @@ function spendOfResults(
   );
 }
 
-/** Returns whether the model still receives its first version. */
 function isWhole({ state }: Pick<ResultSpend, "state">): boolean {
   return state === "visible" || state === "deduplicated" || state === "truncated";
 }
@@ -177,11 +176,11 @@ type Carrying = (
   from: number,
   to: number,
   tokens: number,
-  /** First call that contained it. Default: `from`. */
+  /** Default: `from`. */
   first?: number,
 ) => Pick<ResultSpend, "calls" | "costUnits" | "usd" | "unpricedCalls">;
 
-/** Returns the token costs of each call: of a new token, and the running total of an older one. */
+/** Returns each call's cost of a new token, and the running total of an older one. */
 function carryingCosts(calls: readonly CallReport[]): Carrying {
   const fresh: { readonly costUnits: number; readonly usd: number }[] = [];
   const totals = [{ costUnits: 0, usd: 0, unpricedCalls: 0 }];
@@ -203,7 +202,6 @@ function carryingCosts(calls: readonly CallReport[]): Carrying {
   }
   return (from, to, tokens, first = from) => {
     const isFirst = first === from && from < to;
-    // A new token is a cache miss.
     const [begin, end, own] = [
       totals[isFirst ? from + 1 : from]!,
       totals[to]!,

@@ -73,7 +73,6 @@ Deno.test(
       spend.results.map(({ place, tool, subject, calls, state }) => [place, tool, subject, calls, state]),
       [
         [2, "read", "a.ts", 3, "visible"],
-        // It was evicted by the rewrite.
         [4, "bash", "ls -l", 2, "replaced"],
         [6, "read", "a.ts", 1, "visible"],
       ],

@@ -122,7 +122,6 @@ function asNewSession(messages: readonly Message[]): NewSession {
   return { instructions: instructions ?? "", messages: messages.slice(instructions === undefined ? 0 : 1) };
 }
 
-/** Returns a session's instructions, if the message contains nothing else. */
 function instructionsOf({ role, content, ...rest }: Message): string | undefined {
   if (role !== "system" || typeof content !== "string" || Object.keys(rest).length > 0) return undefined;
   return content === "" ? undefined : content;

@@ -29,7 +29,6 @@ function calls(...made: readonly (readonly [name: string, args: object])[]): Par
   };
 }
 
-/** Returns a server that works in its own folder, with a file `a.txt`. */
 async function working(
   replies: readonly Partial<AssistantMessage>[] | Model,
   options: TestOptions = {},

@@ -3,7 +3,6 @@ import { HttpError } from "../http/http_error.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
 import { ApprovalTimers } from "./approvals.ts";
 
-/** Timers that a test fires, over sessions that throw these errors. */
 function made(...errors: unknown[]) {
   const waiting: { readonly ms: number; readonly work: () => void }[] = [];
   const reported: unknown[] = [];
@@ -17,7 +16,6 @@ function made(...errors: unknown[]) {
           answered.push([id, request]);
           return Promise.resolve(undefined);
         };
-        // Nothing else of a session is used.
         return Promise.resolve({ answer } as AgentSession);
       },
     },

@@ -19,6 +19,7 @@ export type ApprovalEvent = Extract<LoopEvent, { readonly type: "approval_reques
 /** Events committed before a turn starts, and the data to play it with. */
 export interface Opening extends Pick<WaitingTurn, "budget"> {
   readonly spent?: TurnLedger | undefined;
+  readonly continues?: boolean | undefined;
   readonly events: readonly SessionEvent[];
   readonly answers: readonly ToolMessage[];
   readonly answered: readonly AnsweredCall[];
@@ -79,7 +80,7 @@ export function openTurn(
     const answered = answeredCalls(after.pending, openCalls(history));
     return {
       ...{ events: decisions, answers: [], answered, always: after.always },
-      ...{ budget: pendingApproval?.budget, spent: pendingApproval?.spent },
+      ...{ budget: pendingApproval?.budget, spent: pendingApproval?.spent, continues: true },
     };
   }
   if (input === undefined && openApprovals(questions).length > 0) throw stillPending(id);
@@ -87,7 +88,7 @@ export function openTurn(
   // The server's description of tools needs no answer.
   const last = left.answers.at(-1) ?? history.findLast(({ role }) => role !== "system");
   if (input === undefined && !["user", "tool"].includes(last?.role ?? "")) throw nothingToContinue(id);
-  return { ...left, budget };
+  return { ...left, budget, continues: input === undefined };
 }
 
 export function closeTurn(
@@ -204,7 +205,6 @@ export function answerTo(
   }];
 }
 
-/** Returns the events that deny pending approvals; by time, those that are overdue at `whenMs`. */
 function denials(
   questions: SessionApprovals,
   by: Exclude<Answer["by"], "user">,
@@ -214,7 +214,6 @@ function denials(
     .map(({ approvalId, id }) => ({ type: "approval_answered", approvalId, id, decision: "deny", by }));
 }
 
-/** Returns why a call was denied, for the model; `undefined` if it was allowed. */
 function denialOf({ answer, begun }: TrackedApproval): string | undefined {
   if (!answer || answer.decision === "allow") return undefined;
   return begun ? `${BEGUN} ${whyDenied(answer)}` : whyDenied(answer);
@@ -253,7 +252,6 @@ export function answeredCalls(
   );
 }
 
-/** Returns the results of denied calls, and of programs with a denied call. */
 function deniedResults({ pending }: SessionApprovals, calls: readonly ToolCall[]): readonly ToolMessage[] {
   return calls.flatMap((call): ToolMessage[] => {
     const content = deniedResult(pending, call) ?? stoppedResult(pending, call);
@@ -354,7 +352,7 @@ export class ApprovalTimers {
     const { sessions, onError } = this.#options;
     const end = async () => {
       const session = await sessions.get(id);
-      // A turn that continues requests no more approvals: it would never end, and cost each time.
+      // With further approvals the turn would never end, and cost each time.
       await session.answer((questions) => denials(questions, "time", untilMs), { unattended: "deny" });
     };
     const again = (ms: number) => this.#arm(id, { untilMs, ms, after });

@@ -114,7 +114,6 @@ Deno.test(
     const session = await newSession(first);
     const stopped = await turn(first, session, "Go");
     await first.close();
-    // State after the commit of the last answer, if the server is killed then.
     const sessionId = session.split("/").at(-1)!;
     const after = stopped.at(-1)!.id;
     const ids = stopped.flatMap(({ event }) =>

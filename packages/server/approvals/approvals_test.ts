@@ -185,7 +185,6 @@ Deno.test("approvals: a new message denies pending ones, and so does cancelling,
     "Cannot run write: the user cancelled instead of approving it.",
   ]);
   assertEquals(write.ran, []);
-  // A call with a result has no pending approval.
   assertEquals((await call(handler, "POST", `${session}/approvals/b`, { decision: "allow" })).status, 404);
 });
 
@@ -253,7 +252,6 @@ Deno.test(
     const { body } = await answerCall(second, session, { callId: "a", decision: "always" });
     const { after } = body as { readonly after: number };
     const following = follow(second, session, after);
-    // Two run, and the third needs approval.
     await readTurn(second, session, after);
     assertEquals(await asksFor(second, session), ['{"command":"ls src -l"}']);
     assertEquals(shell.ran, [{ command: "ls src" }, { command: "ls src" }]);
@@ -284,6 +282,7 @@ Deno.test("approvals: a turn that continues with answers is one turn, whose end 
   ]);
   const { calls } = (await call(handler, "GET", `${session}/calls`)).body as { calls: { turn: number }[] };
   assertEquals(calls.map(({ turn }) => turn), [1, 1, 2]);
+  assertEquals(((await call(handler, "GET", session)).body as { turns: number }).turns, 2);
 });
 
 Deno.test("approvals: an edit is displayed with its changes, and its approval doesn't apply to other changes", async () => {
@@ -321,7 +320,6 @@ Deno.test("approvals: an edit is displayed with its changes, and its approval do
   await answerCall(handler, session, { callId: "a", decision: "allow" });
   await answerCall(handler, session, { callId: "c", decision: "allow" });
   const went = await second;
-  // Both are made, though each changes the context of the other.
   assertEquals(await Deno.readTextFile(file), "1\nthree\n");
   const made = went.flatMap(({ event }) => event.type === "tool_result" ? [[event.id, event.error]] : []);
   assertEquals(made.toSorted(), [["a", false], ["c", false]]);

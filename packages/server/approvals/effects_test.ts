@@ -5,7 +5,6 @@ import { workspaceTools } from "@tare/tools";
 import { join } from "@std/path";
 import { type ApprovalRule, judgeBy } from "./rules.ts";
 
-/** A workspace with secrets, given by a link, and a link out of an allowed folder. */
 async function workspace(work: (place: Place) => Promise<void>): Promise<void> {
   const top = await Deno.makeTempDir();
   const real = join(top, "real");
@@ -40,7 +39,6 @@ interface Place {
 
 type Args = Readonly<Record<string, unknown>>;
 
-/** The real tools with the real judge. */
 function judged(
   given: string,
   rules: readonly ApprovalRule[],
@@ -54,7 +52,6 @@ function judged(
   return {
     judgement,
     decide: async (name: string, args: Args) => (await judgement(name, args)).decision,
-    /** Runs it if it is allowed. */
     async run(name: string, args: Args): Promise<string> {
       const found = await judgement(name, args);
       if (found.decision !== "allow") return found.decision;

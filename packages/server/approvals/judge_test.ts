@@ -9,7 +9,6 @@ function tool(name: string, stance: NonNullable<Tool["stance"]> = "once"): Tool 
   return { definition: { type: "function", function: { name } }, stance, run: () => "" };
 }
 
-/** Returns the decision of these lists about a call. */
 function decide(
   lists: readonly (readonly ApprovalRule[])[],
   { name = "shell", args = {}, stance = "once" }: {
@@ -79,7 +78,6 @@ Deno.test("judgeBy() compares paths after links, not as written", async () => {
   for (const [path, allowed, denied] of cases) {
     assertEquals([path, await decided(allow, path), await decided(deny, path)], [path, allowed, denied]);
   }
-  // Patterns of the workspace don't match files outside.
   assertEquals(await decided([{ tool: "*", paths: ["**"], decision: "allow" }], "../x"), "ask");
 });
 

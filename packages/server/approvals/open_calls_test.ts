@@ -25,7 +25,6 @@ const BOTH = [call("p", "pick"), call("e", "count")];
 const PICKED = { role: "tool", tool_call_id: "p", content: "blue" } as const;
 const UNTOLD = "Cannot report the result of pick: the client sent none.";
 
-/** Sessions whose model first calls a client tool and its own tool, and then answers. */
 function harness(store: Store, onCount: () => unknown = () => {}) {
   const prompts: Message[][] = [];
   let runs = 0;

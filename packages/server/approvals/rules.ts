@@ -223,7 +223,6 @@ async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
 
 const MAX_PATH = 4_096;
 
-/** Returns a path under each name of the workspace. */
 function spellings(path: string, roots: readonly string[]): readonly string[] {
   const inside = roots.map((root) => insideOf(root, path)).find((one) => one !== undefined);
   return inside === undefined ? [path] : [...new Set([path, ...roots.map((root) => resolve(root, inside))])];
@@ -303,7 +302,7 @@ function commandsFor({ commands }: Subject, argument = "command"): readonly Comm
 /** The command does only what a rule allows. */
 const NOTHING = Symbol("nothing");
 
-/** Returns what a command does beyond these prefixes; `undefined` if it begins with none of them. */
+/** Returns what a command does beyond these prefixes; `undefined` if none matches. */
 function beyondOf(
   { words, places }: Command,
   prefixes: readonly string[],
@@ -332,7 +331,6 @@ function beyondOf(
   return why;
 }
 
-/** Returns the number of words of a command that a prefix matches; `undefined` if it doesn't match. */
 function beginning(words: readonly CommandWord[], prefix: string, isStrict: boolean): number | undefined {
   const wanted = readCommand(prefix)?.map(({ text }) => text) ?? prefix.split(/[ \t]+/).filter(Boolean);
   if (wanted.length === 0) return undefined;
@@ -386,7 +384,7 @@ function textsOf(value: unknown): readonly string[] {
   return all.every((one) => typeof one === "string") ? all : [];
 }
 
-/** Returns whether an always allowed call covers another: the same tool, and the same command if it runs one. */
+/** Returns whether an always allowed call covers another. */
 function isAlike(one: PendingCall, { tool, args }: ResolvedCall): boolean {
   if (one.name !== tool.definition.function.name) return false;
   const { command: allowed, outside } = JSON.parse(one.arguments) as {
@@ -398,7 +396,6 @@ function isAlike(one: PendingCall, { tool, args }: ResolvedCall): boolean {
   return typeof allowed !== "string" || (args.command === allowed && isAsFar);
 }
 
-/** Returns a sentence about a tool's changes since it was always allowed; `undefined` if it never was. */
 function changeOf({ tool }: ResolvedCall, alike: readonly PendingCall[]): string | undefined {
   const last = alike.at(-1);
   if (!last) return undefined;

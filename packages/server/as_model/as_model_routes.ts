@@ -74,7 +74,7 @@ export function asModelRoutes(
   return gateway ? sharedRoutes(routes, gateway) : routes;
 }
 
-/** Forwards calls of models other than `agent` to the gateway. Both list their models. */
+/** Forwards calls of other models to the gateway. */
 function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGateway): readonly R[] {
   const pass: OtherAnswerer["answer"] = (request, caller) => gateway.fetch(request, caller)!;
   return routes.map((route): R => {
@@ -110,7 +110,7 @@ function isAnothers(body: Uint8Array<ArrayBuffer>): boolean | undefined {
   return typeof model === "string" && model !== AGENT_MODEL;
 }
 
-/** Lists the agent, if any, then the provider's models, unless its list fails or is too long. */
+/** The provider's models are omitted if their list fails or is too long. */
 async function listBoth(
   call: RouteCall,
   { own, pass }: {

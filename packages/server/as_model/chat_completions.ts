@@ -361,7 +361,6 @@ const CALL = {
   function: closed({ name: TEXT, arguments: TEXT }),
 };
 
-/** Schema of an unstreamed answer of `CompletionWriter`. */
 const CHAT_COMPLETION = Type.Unsafe<object>(closed(
   {
     id: TEXT,

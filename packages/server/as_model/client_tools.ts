@@ -4,7 +4,6 @@ import { nullable } from "../http/schema.ts";
 import { includesTool } from "../turns/session_tools.ts";
 import { unsupported, unusable } from "./errors.ts";
 
-/** The client's tools and settings, in chat-completions terms. */
 interface ModelFields {
   readonly clientTools: readonly ToolDefinition[];
   readonly settings: ModelSettings;

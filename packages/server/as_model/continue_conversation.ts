@@ -167,7 +167,6 @@ async function findAndStart(
   return { ...turn!, parts: deletingUnanswered(turn!.parts, session) };
 }
 
-/** Returns whether this turn ended before its answer. */
 function isUnanswered(history: readonly Message[]): boolean {
   const before = history.filter(({ role }) => role !== "system");
   const last = before.at(-1)?.role;
@@ -178,7 +177,7 @@ function isUnanswered(history: readonly Message[]): boolean {
     steps.every(({ role }) => role !== "user");
 }
 
-/** Deletes a new session whose turn failed before its first reply. */
+/** Deletes a new session without a reply. */
 async function* deletingUnanswered(
   parts: ConversationTurn["parts"],
   session: AgentSession,

@@ -24,12 +24,10 @@ function harness(
   return {
     options,
     ask,
-    /** Restarts from the store. */
     restart() {
       const { store } = options;
       options = { ...routeOptions(model, { ...changes, store }), store };
     },
-    /** Plays a turn; returns its session and the model's requests. */
     async play(dialogue: readonly DialogueMessage[], request: Partial<ConversationRequest> = {}) {
       const turn = await ask(dialogue, request);
       const { text, calls } = await readAnswer(turn);

@@ -85,7 +85,7 @@ function isText(content: Content | null | undefined): boolean {
     content.every(({ type }) => type === "text" || type === "refusal");
 }
 
-/** Returns a call without its arguments' whitespace, which clients change. */
+/** Clients change the whitespace of arguments. */
 function plainCall(call: ToolCall): readonly unknown[] {
   const { name, arguments: text } = describeCall(call);
   try {

@@ -75,7 +75,6 @@ async function newStore() {
   return {
     store,
     remember,
-    /** Finds the start of a dialogue by these keys; those of answers begin with an `a`. */
     find: (keys: readonly string[]) => {
       const dialogue = keys.map((key) => key.startsWith("a") ? agent(key) : user(key));
       return findBeginning(store, { dialogue, names: keys });

@@ -127,7 +127,6 @@ function renamed(error: unknown): unknown {
   return new ApiError(reported.status, reported.message, { ...reported.details, param });
 }
 
-/** Throws OpenAI's error if there is none. */
 async function findPrevious(id: string, { store }: AsModelOptions): Promise<StoredResponse> {
   const stored = await findResponse(store, id);
   if (stored) return stored;

@@ -33,7 +33,6 @@ export function storedResponse(
   return { type: "document", kind: KIND, id: response.id, sessionId, value: { response, messages, input } };
 }
 
-/** The session remains. */
 function deletedResponse({ response, point: { sessionId } }: StoredResponse): StoreRecord {
   return { type: "document", kind: KIND, id: response.id, sessionId, value: null };
 }

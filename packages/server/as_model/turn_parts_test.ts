@@ -156,7 +156,6 @@ Deno.test("turnParts() reports each prompt rewrite and its reason before the mod
     "text: Found.",
   ]);
   assertEquals(answer.progress, `Hm.\n${line}read {}\n${line}`);
-  // A turn that fails at once is an error despite a rewrite.
   await assertRejects(() => read([start, rewritten, end("model_error")]), ApiError, "Why.");
 });
 

@@ -315,7 +315,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
   return value;
 }
 
-/** Returns a reader of a query or of headers, with defaults; `what` names them in errors. */
+/** `what` names the query or headers in errors. */
 function textReader(
   properties: TProperties,
   what: string,
@@ -349,7 +349,7 @@ function valueOf(text: string, { type }: TextSchema): unknown {
   return text;
 }
 
-/** Record of a key. `interrupted`: its outcome is unknown. */
+/** `interrupted`: its outcome is unknown. */
 const STORED_ANSWER = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),
@@ -483,7 +483,6 @@ async function act(
   }
 }
 
-/** Ignores a full store for deletions, which free space. */
 function allowFull({ method }: Route, error: unknown): undefined {
   if (method !== "DELETE" || !(error instanceof StoreError && error.code === "full")) throw error;
 }

@@ -51,7 +51,6 @@ Deno.test("guard() requires a key on every route but /health", async () => {
     await statusOf(options, "http://localhost/tare/v1/sessions", { authorization: "Bearer secret" }),
     200,
   );
-  // Unauthorized clients learn nothing about routes.
   assertEquals(await statusOf(options, "http://localhost/none"), 401);
   assertEquals(await statusOf(options, "http://localhost/health"), 200);
 });

@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { HttpConnection } from "./listen_http.ts";
 
 Deno.test("HttpConnection waits for a head, for a body, and for each piece of an answer to be read", async () => {
-  /** Bytes that the client reads of each piece. */
   const taken = [Promise.withResolvers<number>(), Promise.withResolvers<number>()];
   const requested = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   let written = 0;
@@ -35,7 +34,6 @@ Deno.test("HttpConnection waits for a head, for a body, and for each piece of an
   taken[1]!.resolve(6);
   await done;
   assertEquals(connection.wait, undefined);
-  // A second request before the first answer.
   connection.requestBegins();
   connection.requestEnds();
   assertEquals(connection.wait, undefined);

@@ -40,7 +40,6 @@ Deno.test("answerOnce() repeats a JSON answer and acts once", async () => {
   const session = await first.json();
   assertEquals(await again.json(), session);
   assertEquals(await sessionCount(handler), 1);
-  // An answer without a body; the request itself would now fail.
   const path = `/tare/v1/sessions/${session.id}`;
   for (const replayed of [null, "true"]) {
     const removed = await send(handler, path, { key: "k", method: "DELETE" });

@@ -23,9 +23,7 @@ export interface ConnectionLimits {
 
 /** A TCP connection, as `Deno.listen()` accepts them. */
 export interface TcpConnection {
-  /** Resolves to the bytes read, or to null at the end. */
   read(bytes: Uint8Array): Promise<number | null>;
-  /** Resolves to the bytes written. */
   write(bytes: Uint8Array): Promise<number>;
   closeWrite(): Promise<void>;
   close(): void;
@@ -48,7 +46,7 @@ export interface ListenOptions {
 
 /** A listening server. */
 export interface HttpListener {
-  /** Stops accepting, waits up to `graceMs` for answers, then closes all. May be called again with less. */
+  /** Stops accepting, waits for answers, then closes all. May be called again with less. */
   readonly close: (options: { readonly graceMs: number }) => Promise<void>;
 }
 
@@ -131,7 +129,6 @@ export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: 
     http.emit("connection", connection);
   };
 
-  /** Closes the connection that waits longest; returns whether there is one. */
   const makeRoom = (): boolean => {
     let longest: HttpConnection | undefined;
     for (const one of connections) {
@@ -234,7 +231,6 @@ async function answerRequest(
         throw over.signal.reason;
       },
     });
-    // Discards an unused body.
     if (!request?.body) incoming.resume();
     if (request) {
       const answered = fetch(request, { signal: over.signal });
@@ -251,7 +247,6 @@ async function answerRequest(
   }
 }
 
-/** Returns the answer before a connection is closed. */
 function lastWords(status: StatusCode, code: string, message: string): Uint8Array<ArrayBuffer> {
   const body = JSON.stringify({ error: { status, code, message } });
   const fields = `content-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n`;
@@ -281,7 +276,6 @@ function webRequest(
   incoming: IncomingMessage,
   { signal, take }: {
     readonly signal: AbortSignal;
-    /** Throws above the limit. */
     readonly take: (bytes: number) => void;
   },
 ): Request | undefined {

@@ -9,7 +9,6 @@ const LIMITS: ConnectionLimits = {
   maxInFlightBytes: 2 ** 27,
 };
 
-/** Listens while `use` runs. Unawaited errors fail the test. */
 interface Listening extends HttpListener {
   readonly addr: Deno.NetAddr;
 }
@@ -34,19 +33,16 @@ async function listening(
   }
 }
 
-/** A connection with the test's input. */
 async function connect({ addr }: Listening, bytes = ""): Promise<Deno.TcpConn> {
   const conn = await Deno.connect({ hostname: "127.0.0.1", port: addr.port });
   await conn.write(new TextEncoder().encode(bytes));
   return conn;
 }
 
-/** Reads until the server closes the connection. */
 async function rest(conn: Deno.TcpConn): Promise<string> {
   return await new Response(conn.readable).text();
 }
 
-/** Reads until this text. */
 async function readTo(conn: Deno.TcpConn, end: string): Promise<string> {
   const buffer = new Uint8Array(1024);
   let text = "";
@@ -58,7 +54,6 @@ async function readTo(conn: Deno.TcpConn, end: string): Promise<string> {
   return text;
 }
 
-/** An endless stream and its cancellation. */
 function endless(): { readonly body: ReadableStream<Uint8Array>; readonly left: Promise<void> } {
   const { promise: left, resolve } = Promise.withResolvers<void>();
   const bytes = new Uint8Array(64 * 1024);
@@ -316,7 +311,6 @@ Deno.test("listenHttp() limits the bytes of bodies in progress and accepts more 
       },
     });
     assertEquals(await post("/more", 700_000), [503, "1", busy]);
-    // The handler is notified.
     await aborted.promise;
     // Small bodies are always accepted.
     assertEquals(await post("/small", 16_384), [200, null, "had 16384"]);

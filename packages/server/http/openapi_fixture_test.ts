@@ -69,7 +69,6 @@ export function checkedFetch(
   };
 }
 
-/** Whether a path without an operation may be a provider's. */
 function isAnothers({ url }: Request): boolean {
   const { pathname } = new URL(url);
   return pathname === "/" || pathname.startsWith("/v1/");
@@ -121,7 +120,6 @@ async function checkLines(response: Response, check: Check, answered: string): P
   return new Response(text, response);
 }
 
-/** Checks each event as it passes, at the reader's pace; cancels with it. */
 function checkEvents(response: Response, check: Check, answered: string): Response {
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();

@@ -64,7 +64,7 @@ export interface RouteCall<
   readonly path: Path;
   /** Validated, with defaults. */
   readonly query: Query;
-  /** The route's headers, validated, with defaults. */
+  /** Validated, with defaults. */
   readonly headers: Headers;
   /** Validated; text for `lines`; `undefined` if the route declares none. */
   readonly body: Body;
@@ -135,7 +135,7 @@ export interface Route<
   answer(call: RouteCall): Promise<Answered> | Answered;
   /** Replaces an error of `answer()`. Default: unchanged. */
   explain?(error: unknown, call: RouteCall): Promise<Error | undefined>;
-  /** Repeats an answer from the reference of {@linkcode RouteCall.keep}. */
+  /** `reference` is that of {@linkcode RouteCall.keep}. */
   replay?(call: RouteCall, reference: string): Promise<Response> | Response;
   /** For the compiler; never set. */
   readonly types?: { readonly input: Input; readonly output: Output };

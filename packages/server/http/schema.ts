@@ -51,7 +51,7 @@ export function orNull<S extends TSchema>(schema: S): TUnion<[S, TNull]> {
   return Type.Union([schema, Type.Null()]);
 }
 
-/** Optional value or `null`. `schema` must have a `type`. */
+/** `schema` must have a `type`. */
 export function nullable<S extends TSchema>(schema: S) {
   const { type } = schema as { readonly type?: string };
   return Type.Optional(Type.Unsafe<Static<S> | null>({ ...schema, type: [type, "null"] }));

@@ -29,7 +29,6 @@ import {
 } from "../fixture_test.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 
-/** A model that runs this program and then answers. */
 function running(code: string): Model {
   return scriptedModel([{ tool_calls: [toolCall("p", "run_program", { code })] }, { content: "Done." }]);
 }
@@ -68,7 +67,6 @@ Deno.test("code mode: a program waits for approvals and continues without repeat
   ]);
   await handler.close();
 
-  // Another server, with only the stored state.
   const next = agent(scriptedModel([{ content: "Done." }]), options);
   const { id: last } = stopped.at(-1)!;
   const following = follow(next, session, last);
@@ -106,7 +104,6 @@ const CAREFUL = `
 
 const PUT = "a put b put,looked,c put d put true 7\na b c d";
 
-/** Written lines, with the number of stored writes at that time. */
 function world(store: { readonly writes: number }, before: readonly string[] = []) {
   const lines = before.map((line) => ({ line, at: 0 }));
   const put = (name: string): Tool => ({
@@ -133,7 +130,6 @@ const GUARDED: TestOptions = {
   after: () => () => {},
 };
 
-/** Completes the turn, approving all requests. Returns their number. */
 async function untilDone(handler: HttpAgent, path: string): Promise<number> {
   let requestCount = 0;
   for (let rounds = 0; rounds < 20; rounds++) {
@@ -158,7 +154,6 @@ async function untilDone(handler: HttpAgent, path: string): Promise<number> {
   throw new Error("The turn doesn't end.");
 }
 
-/** Runs a program, or answers. */
 const careful: Model = async function* ({ messages }) {
   const isDone = messages.at(-1)?.role === "tool";
   yield {

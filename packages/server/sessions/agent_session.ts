@@ -137,7 +137,7 @@ export class AgentSession {
   #isBegun = false;
   #turn: (RunningTurn & { ending?: "stops" | "suspends" }) | undefined;
   #account: TurnAccount | undefined;
-  /** Number of the last event before another server's turn, as of the last read. */
+  /** Last event before another server's turn, as of the last read. */
   #elsewhereAfter: number | undefined;
 
   private constructor(
@@ -283,10 +283,7 @@ export class AgentSession {
     return openApprovals(this.#approvals);
   }
 
-  /**
-   * Settles when memory equals the store. A session of a server that is gone is taken over, and its turn continues or
-   * ends. @throws {StoreError}
-   */
+  /** Settles when memory equals the store. @throws {StoreError} */
   ready(): Promise<void> {
     return this.ownership.ready();
   }
@@ -424,7 +421,6 @@ export class AgentSession {
     return true;
   }
 
-  /** Starts the oldest queued turn, if nothing runs or waits for approval. Events report why it can't start. */
   startQueued(): Promise<boolean> {
     return this.#exclusively(async () => {
       const [next] = this.queued;
@@ -654,9 +650,9 @@ export class AgentSession {
   }
 
   async #resume(open: OpenTurn): Promise<void> {
-    const { before, resumed, events, request: { budget, spent, ...given } } = open;
+    const { before, resumed, events, request: { budget, spent, continues, ...given } } = open;
     const { always } = this.#approvals;
-    const opening = { budget, spent, always, events: [], answers: [], answered: [] };
+    const opening = { budget, spent, continues, always, events: [], answers: [], answered: [] };
     const release = this.#needs.environment.takeSlot("running");
     const begin = (committed: () => void) => {
       this.#isBegun = true;
@@ -796,7 +792,6 @@ export class AgentSession {
       .catch((error) => this.#needs.environment.onError?.(error));
   }
 
-  /** Marks the session as idle. Waiting inputs enter the next turn. */
   #release(
     { failure, waiting = [], continues = false, ended = () => this.#prompt.stopKeepAlive() }: {
       readonly failure?: unknown;
@@ -964,7 +959,8 @@ export class AgentSession {
       ...{ ledger: end.ledger, opening, options: this.#needs.environment },
     });
     const { turns, ledger } = this.totals;
-    const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), pendingApproval };
+    const count = opening.continues && turns > 0 ? 0 : 1;
+    const ended = { turns: turns + count, ledger: addLedgers(ledger, end.ledger), pendingApproval };
     const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
     const received = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
     await this.#commit([...last, ...received, ...put, { type: "turn_end", ...end, ...whole }], {
@@ -1016,10 +1012,10 @@ function isBusy(error: unknown): boolean {
  */
 function storedTurn(
   { clientTools, payer, tools, settings, maxOutputTokens, unattended }: TurnRequest,
-  { budget, spent }: Opening,
+  { budget, spent, continues }: Opening,
 ): StoredTurn | undefined {
   if (clientTools || payer || tools) return undefined;
-  return { settings, maxOutputTokens, unattended, budget, spent };
+  return { settings, maxOutputTokens, unattended, budget, spent, continues };
 }
 
 function assertDone(answer: unknown): void {

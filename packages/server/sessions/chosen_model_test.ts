@@ -49,7 +49,6 @@ Deno.test(
     await turn(handler, usual, "Go.");
     await turn(handler, await newSession(handler, { effort: "low" }), "Go.");
     await turn(handler, await newSession(handler, { model: "quick" }), "Go.");
-    // A model with unknown efforts is called with the requested one.
     await turn(handler, await newSession(handler, { model: "unknown" }), "Go.");
     const queued = await call(handler, "POST", `${usual}/turns`, {
       input: "Go.",
@@ -120,7 +119,6 @@ Deno.test("model and effort: chosen between turns, and retained after a restart,
   };
   await turn(before.handler, session, "Go.");
   assertEquals(await chosen({}), ["wise", "low", ["low", "high", "max"]]);
-  // An effort that the other model supports is retained.
   assertEquals(await chosen({ model: "quick" }), ["quick", "low", ["low"]]);
   assertEquals(await chosen({ effort: null }), ["quick", undefined, ["low"]]);
   assertEquals(await chosen({ model: "wise", effort: "max" }), ["wise", "max", ["low", "high", "max"]]);

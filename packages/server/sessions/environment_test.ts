@@ -7,7 +7,6 @@ import { agent, call, echo, events, newSession, request, turn } from "../fixture
 import { recordedStore } from "./store_fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";
 
-/** An environment that is described by its version, and the version. */
 function versions(): { description: EnvironmentDescription; now: number } {
   const place = {
     now: 1,
@@ -79,14 +78,12 @@ Deno.test("environment: a change is described once, whichever write the server e
   await turn(handler, session, "One?");
   place.now = 2;
   await turn(handler, session, "Two?");
-  // Once unchanged, and once changed again while no server ran.
   for (const version of [2, 3]) {
     place.now = version;
     for (let writes = 1; writes <= store.writes; writes++) {
       const { model, requests } = recorded(["Three.", "Four.", "Five."].map((content) => ({ content })));
       const copy = await store.upTo(writes);
       const restarted = agent(model, { ...options, store: copy });
-      // The interrupted turn continues first.
       await events(await restarted.fetch(request("GET", `${session}/events`)));
       await turn(restarted, session, "Three?");
       await turn(agent(model, { ...options, store: copy }), session, "Four?");
@@ -138,7 +135,6 @@ Deno.test("environment: tools and changes are described together, and more if th
   }
   const now = "Now it is version 3.";
   assertEquals([...seen], [
-    // Before the turn was requested, and after its start.
     ...[["2"], ["1"]].map((input) => JSON.stringify([list, now, ...input])),
     JSON.stringify([list, notice, now, "1"]),
     JSON.stringify([list, notice, "1", "a", now, "2"]),
@@ -186,7 +182,6 @@ Deno.test("environment: a subagent begins with its parent's description", async 
   assertEquals(JSON.stringify(subagent!.tools), JSON.stringify(first!.tools));
 });
 
-/** Each request is a prefix of the next. */
 function assertPrefixes(requests: readonly ModelRequest[]): void {
   for (const [at, { messages }] of requests.slice(1).entries()) {
     const before = requests[at]!;

@@ -85,7 +85,6 @@ export class EventLog implements OwnedEvents {
     this.#wake();
   }
 
-  /** Records that other servers have written up to `last`. `reported` contains the newest known events. */
   reach(last: number, reported: readonly StoredEvent[] = []): void {
     if (last === this.#last && this.#recovered.length === 0) return;
     const { after, events } = this.#newest;
@@ -115,7 +114,7 @@ export class EventLog implements OwnedEvents {
     return after + events.length === this.#last ? events.at(-1) : undefined;
   }
 
-  /** Deletes the session from the store, and ends its readers. @throws {StoreError} if it can't be deleted. */
+  /** Ends its readers too. @throws {StoreError} if it can't be deleted. */
   remove(): Promise<void> {
     const remove = async () => {
       await this.#store.deleteSession(this.#sessionId);
@@ -223,7 +222,6 @@ export class EventLog implements OwnedEvents {
     throw this.#failure ?? error;
   }
 
-  /** Waits for a change. Other servers are watched as long as a reader follows. */
   #wait(): Promise<void> {
     const followed = this.#followed;
     const changed = this.#changed.promise;

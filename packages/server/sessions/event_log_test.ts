@@ -116,7 +116,6 @@ Deno.test("EventLog.read() reads only other servers' unreported writes from the 
   await write(1);
   log.reach(5);
   assertEquals([await take(1), reads, log.newest], [[5], [{ after: 4, limit: 1 }], undefined]);
-  // One write is not reported.
   await write(1);
   log.reach(7, await write(1));
   assertEquals([await take(2), reads.slice(1)], [[6, 7], [{ after: 5, limit: 2 }]]);

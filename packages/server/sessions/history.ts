@@ -112,8 +112,8 @@ export function rebuildHistory(
   let turn: { step: number; ledger: TurnLedger; isReplied: boolean; resumed: number } | undefined;
   let calls: readonly ToolCall[] = [];
   let answers = new Map<string, ToolMessage>();
-  /** Position at which the turn begins, until it has a reply. */
   let opening: number | undefined;
+  let continues = false;
 
   const settle = () => {
     for (const { id } of calls) {
@@ -134,6 +134,7 @@ export function rebuildHistory(
         break;
       case "turn_start":
         turn = { step: 1, ledger: EMPTY_LEDGER, isReplied: false, resumed: 0 };
+        continues = event.input === undefined && turns > 0;
         opening = messages.length;
         calls = openCalls(messages);
         if (event.input !== undefined) messages.push({ role: "user", content: event.input });
@@ -176,7 +177,8 @@ export function rebuildHistory(
       case "turn_end":
         settle();
         ledger = addLedgers(ledger, event.ledger);
-        turns += 1;
+        if (!continues) turns += 1;
+        continues = false;
         turn = undefined;
         opening = undefined;
         break;
@@ -288,14 +290,13 @@ export function systemMessage(instructions: string, environmentText: unknown): r
   return content === "" ? [] : [{ role: "system", content }];
 }
 
-/** Most processes in a row that continue a step, in case it crashes each of them. */
+/** Most processes in a row that continue a step, which may crash each. */
 const MAX_RESUMED = 3;
 
 const GIVEN_UP =
   `The server stopped during this turn, and ${MAX_RESUMED} more times when it continued. The turn can ` +
   "be continued.";
 
-/** Returns the results that are reported to the model, and the calls that the loop runs. */
 function settleCalls(
   { unanswered, ...cut }: NonNullable<RebuiltHistory["interrupted"]>,
   { tools, subagents, request: { unattended }, unknownOutcome = "report", made }:
@@ -336,7 +337,7 @@ async function clearUp(calls: readonly UnansweredCall[], tools: readonly Tool[])
   }
 }
 
-/** Returns whether a call runs again from its start, because the events of its nested calls record its effects. */
+/** The events of nested calls record its effects. */
 function isReplayed(call: ToolCall, tools: readonly Tool[]): boolean {
   return toolOf(call, tools)?.replays ?? false;
 }
@@ -390,7 +391,6 @@ async function readJournals(
   return journals;
 }
 
-/** Returns whether a call may be made twice, by its tool's stance or hints. */
 function isRepeatable(call: ToolCall, tools: readonly Tool[]): boolean {
   const tool = toolOf(call, tools);
   return call.type === "function" && (tool?.stance === "rederivable" || tool?.hints?.idempotentHint === true);
@@ -566,7 +566,6 @@ function readSubagents(links: readonly SubagentLink[], store: Store): Promise<re
   }));
 }
 
-/** Returns the result of a call whose subagent was interrupted with the server. */
 function interruptedSubagent({ session, end }: StoredSubagent): SubagentResult {
   if (end && end.reason !== "interrupted") return resultOfSubagent(end, session);
   const content =

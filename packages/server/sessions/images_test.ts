@@ -6,7 +6,6 @@ import { agent, call, echo, newSession, turn } from "../fixture_test.ts";
 
 const url = "data:image/png;base64,AAAA";
 
-/** Returns an image to models that receive images. */
 const look: Tool = {
   definition: { type: "function", function: { name: "look" } },
   stance: "rederivable",
@@ -61,7 +60,6 @@ Deno.test("images: a model that receives images gets those of results, after a r
   assertEquals(blind.requests.at(-1)?.messages.at(-1)?.content, "none is shown");
 });
 
-/** A PNG's first bytes, of 2,048 × 768 pixels. */
 const LARGE = "data:image/png;base64," + btoa("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x08\0\0\0\x03\0");
 
 Deno.test("images: an image is evicted like any result, and recalled as an image", async () => {
@@ -128,7 +126,6 @@ Deno.test("images: an image is evicted by the user, and recalled as an image", a
   const { status } = await call(handler, "POST", `${session}/pins`, { place: 3, wish: "evict" });
   assertEquals([status, results()], [200, [visible]]);
   await handler.close();
-  // A day later the cache has expired.
   const later = agent(model, { ...options, now: () => 86_400_000 });
   await turn(later, session, "And now?");
   assertEquals(results().slice(1), [visible]);

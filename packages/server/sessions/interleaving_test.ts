@@ -9,7 +9,6 @@ import { HttpError } from "../http/http_error.ts";
 import type { RunningTurn } from "./session_types.ts";
 import type { Sessions } from "./sessions.ts";
 
-/** A store whose calls take effect, and answer, in the scheduler's order. */
 function shuffled(store: Store, scheduler: fc.Scheduler): Store {
   const late =
     <Args extends readonly unknown[], T>(name: string, act: (...args: Args) => Promise<T>) =>
@@ -32,7 +31,6 @@ function shuffled(store: Store, scheduler: fc.Scheduler): Store {
   };
 }
 
-/** A model that calls a tool and then answers, in each turn. */
 function model(): Parameters<typeof scriptedSessions>[0]["model"] {
   return () =>
     async function* ({ messages }) {
@@ -58,7 +56,6 @@ interface Done {
   readonly act: Act;
   readonly input: string;
   readonly turn?: RunningTurn | undefined;
-  /** Status of the refusal. */
   readonly refused?: number;
 }
 
@@ -126,7 +123,6 @@ Deno.test("Sessions: concurrent requests for one session run one after the other
         assertEquals(texts.toSorted(), accepted.map(({ input }) => input).toSorted());
         for (const { refused } of done) assertEquals([undefined, 409].includes(refused), true);
         assertEquals(unpaired(session.history), []);
-        // Memory equals the store.
         assertEquals(snapshot(await scriptedSessions(options(stored)).get(id)), snapshot(session));
         assertEquals(await stored.readState(id, "steering") ?? [], []);
       },

@@ -15,7 +15,6 @@ import { follow, toolCall } from "../approvals/fixture_test.ts";
 
 const MINUTE = 60_000;
 
-/** Timers that fire as the test advances the time. */
 class Timers {
   nowMs = 1_000_000_000;
   #waiting: { readonly atMs: number; readonly work: () => void }[] = [];
@@ -26,12 +25,10 @@ class Timers {
     return () => this.#waiting = this.#waiting.filter((other) => other !== timer);
   };
 
-  /** Delays of the pending timers, in milliseconds. */
   get waiting(): readonly number[] {
     return this.#waiting.map(({ atMs }) => atMs - this.nowMs);
   }
 
-  /** Advances the time, timer by timer; `settle` waits for each timer's work. */
   async pass(ms: number, settle: () => Promise<void>): Promise<void> {
     const endMs = this.nowMs + ms;
     for (;;) {
@@ -54,7 +51,6 @@ function messagesProvider(now: () => number) {
   let held: { readonly prompt: string; readonly usedMs: number } | undefined;
   const fetch: typeof globalThis.fetch = async (input, init) => {
     const { system, tools, messages, max_tokens: most, stream } = await new Request(input, init).json();
-    // Each block on its own line, without its cache breakpoint.
     const blocks = [
       ...system,
       ...tools,
@@ -89,14 +85,12 @@ function messagesProvider(now: () => number) {
   return { requests, usages, fetch };
 }
 
-/** State that servers share: the provider, the time and its timers. */
 function newWorld() {
   const timers = new Timers();
   const keepAlives: CacheKeepAlive[] = [];
   return { timers, provider: messagesProvider(() => timers.nowMs), keepAlives };
 }
 
-/** An agent server with that provider. */
 function served(options: TestOptions = {}, world = newWorld()) {
   const { timers, provider, keepAlives } = world;
   const now = () => timers.nowMs;
@@ -131,7 +125,6 @@ function served(options: TestOptions = {}, world = newWorld()) {
     while (waiting() > timers.waiting.length) await new Promise((resolve) => setTimeout(resolve));
   };
   return {
-    /** Cost of all requests, in cost units, by the provider's usage. */
     bill: () => provider.usages.reduce((sum, usage) => sum + promptCost(PROFILE, usage), 0),
     ...{
       requests,
@@ -167,7 +160,6 @@ const PROFILE = profileNamed("anthropic-5m");
 
 const PRICE = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 };
 
-/** Tokens of the constant start of a prompt; the provider counts characters. */
 const PREFIX = 10_000;
 
 Deno.test(
@@ -230,7 +222,6 @@ Deno.test("cache keep-alive: a prompt stays cached with few requests while an ap
   await turn(server, path, "Work.");
   await pass(60 * MINUTE);
   assertEquals(requests, ["call writes", "ping reads", "ping reads", "ping reads"]);
-  // Only the deadline of the approval is waited for.
   assertEquals([keepAlive.waiting, timers.waiting], [0, []]);
   const [open] = await approvalsOf(server, path);
   release();
@@ -275,7 +266,6 @@ Deno.test("cache keep-alive: an idle session is kept alive only on request, unti
   assertEquals(status, 200);
   assertEquals((body as { until: string }).until, new Date(timers.nowMs + 8 * MINUTE).toISOString());
   await pass(60 * MINUTE);
-  // The second request would be after the eight minutes.
   assertEquals(requests, ["call writes", "ping reads"]);
   const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
   assert(all.keepAliveUsd <= (body as { maxUsd: number }).maxUsd);
@@ -339,7 +329,6 @@ Deno.test("cache keep-alive: a server stops it for a session that another server
   assertEquals((await call(b.server, "POST", `${path}/approvals/${open?.id}`, answer)).status, 200);
   await b.began;
   await a.pass(60 * MINUTE);
-  // The server that continues has no request of its own yet.
   assertEquals([a.requests, a.keepAlive.waiting, b.keepAlive.waiting], [["call writes", "ping reads"], 0, 0]);
   b.release();
   await follow(b.server, path, 0);
@@ -359,7 +348,6 @@ Deno.test("cache keep-alive: its cost outlives a restart, which ends it", async 
   await turn(before.server, path, "Work.");
   await before.pass(5 * MINUTE);
   const { ledger } = (await call(before.server, "GET", path)).body as { ledger: TurnLedger };
-  // The server is killed: nothing is closed in order.
   before.keepAlive.close();
   const after = served({ store, approvals: {} }, before.world);
   const { ledger: again } = (await call(after.server, "GET", path)).body as { ledger: TurnLedger };

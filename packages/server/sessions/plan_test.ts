@@ -9,7 +9,6 @@ const plan = workspaceTools({ workspace: "/" }).filter(({ definition }) =>
   definition.function.name === "update_plan"
 );
 
-/** A model with these replies, and the plans in each request. */
 function planning(replies: readonly Partial<AssistantMessage>[]): { model: Model; plans: () => string[] } {
   let newest: ModelRequest | undefined;
   let next = 0;

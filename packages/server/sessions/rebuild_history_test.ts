@@ -136,7 +136,6 @@ Deno.test("rebuildHistory() returns the cost of an interrupted turn if each call
   assertEquals(ledgerOf([...begun, stepEnd(2)]), { costUnits: undefined, usd: undefined });
 });
 
-/** Events of a turn, in a possible order. */
 const turns = fc.array(
   fc.record({
     hasAnswer: fc.boolean(),
@@ -166,7 +165,6 @@ Deno.test("rebuildHistory() continues from an earlier result as if it had read a
         events.push(stepEnd(index + 1));
         if (steered) events.push({ type: "user_message", step: index + 1, input: "more" });
       }
-      // Only the last turn may have no end.
       if (ends === "never" && turn === made.length - 1) break;
       const callCount = made[turn]!.steps.at(-1)?.calls ?? 0;
       for (let at = 0; at < (ends === "approval" && unanswered ? callCount : 0); at++) {

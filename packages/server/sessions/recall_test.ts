@@ -6,7 +6,6 @@ import { agent, call, echo, newSession, turn, UNREPORTED } from "../fixture_test
 
 const factOf = (name: string) => `fact ${name} = ${name.length}${name}`;
 
-/** Returns a long text with a fact. */
 const READ: Tool = {
   ...echo,
   run: ({ text }) =>

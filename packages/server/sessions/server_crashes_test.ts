@@ -38,7 +38,6 @@ async function eventsOf(response: Response, server: Server): Promise<SeenEvent[]
   return server.isClosing ? seen.filter(({ id }) => !Number.isNaN(id)) : seen;
 }
 
-/** Three servers on one store; those that end are replaced. */
 function cluster() {
   const memory = sharedMemory();
   const ran: string[] = [];

@@ -49,6 +49,8 @@ export interface ModelOptions {
    */
   readonly assumesWindow?: ((model: string) => boolean) | undefined;
   readonly countTokens: () => Promise<CountTokens>;
+  /** Returns the names of the provider's models. Default: unknown. */
+  readonly list?: (() => Promise<readonly string[]>) | undefined;
   /** Returns the efforts that a model supports; `undefined` if the provider decides. Default: unknown. */
   readonly efforts?: ((model: string) => readonly string[] | undefined) | undefined;
   /** Reasoning effort of models that support it, unless a session has its own. Default: the model's own. */
@@ -103,7 +105,7 @@ export interface WorkspaceOptions {
   } | undefined;
   /** Description of the folder for sessions with the server's own instructions. Default: none. */
   readonly place?: {
-    /** Returns the text that follows the instructions of a new session, for its whole life; none if empty. */
+    /** Returns the text that follows the instructions of a new session; none if empty. */
     readonly describe: () => Promise<string>;
     /** Returns the changes since these system messages; `undefined` if there are none. */
     readonly changes: (events: readonly string[]) => Promise<string | undefined>;

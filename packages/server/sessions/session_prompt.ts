@@ -148,7 +148,6 @@ export class SessionPrompt implements TurnPrompt {
     return this.conversation.state.pins;
   }
 
-  /** The state that a restart continues from: the same object until it changes. */
   get state(): PromptState {
     const { pins, conversation: { prompt: { state: context } } } = this;
     const known = this.#state;
@@ -207,7 +206,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#wait({ pending: isHelped ? "subagent" : "tool", consent: "turn" });
   }
 
-  /** Starts cache keep-alive after a turn. A subagent isn't used again, nor, probably, a stopped or failed turn. */
+  /** Subagents, and probably stopped or failed turns, aren't used again. */
   turnEnded({ reason }: Pick<TurnEnd, "reason">, messages: readonly Message[], isSubagent: boolean): void {
     const hasCommitted = CacheKeepAlive.hasCommitted(messages);
     if (reason === "approval") return this.#wait({ pending: "user", consent: "turn", hasCommitted });
@@ -216,7 +215,6 @@ export class SessionPrompt implements TurnPrompt {
     this.#wait({ pending: "user", consent: "budget", hasCommitted });
   }
 
-  /** Stops cache keep-alive: a request begins, or the last one is abandoned. */
   stopKeepAlive(): void {
     this.#keepable = undefined;
     this.#options.environment.keepAlive?.cancelNext(this.#options.id);
@@ -274,7 +272,6 @@ export class SessionPrompt implements TurnPrompt {
     return `${address?.(model) ?? this.#rates.profile.name} ${model}`;
   }
 
-  /** Pins the model's newest plan; earlier versions may be evicted. */
   #keepPlan(messages: readonly Message[]): void {
     const places = placesOfPlan(messages);
     for (const { place, by } of this.pins) {
@@ -318,7 +315,7 @@ export class SessionPrompt implements TurnPrompt {
     return this.conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
-  /** Returns the model's last prompt, and the new messages since, unless a turn runs. */
+  /** Returns the model's last prompt, and newer messages unless a turn runs. */
   async seen(
     { history: messages, isRunning }: {
       readonly history: readonly Message[];
@@ -333,7 +330,7 @@ export class SessionPrompt implements TurnPrompt {
     return this.#options.environment.store.now();
   }
 
-  /** Returns the prompt session, continued from the stored state; `undefined` if a new one is needed. */
+  /** Returns the stored prompt session; `undefined` if a new one is needed. */
   #resume(context: unknown): PromptSession | undefined {
     const { resume } = this.#prompts;
     if (!resume || context === undefined) return undefined;

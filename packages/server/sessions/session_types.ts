@@ -153,6 +153,8 @@ export interface TurnRequest {
 export interface StoredTurn
   extends Pick<TurnRequest, "settings" | "budget" | "maxOutputTokens" | "unattended"> {
   readonly spent?: TurnLedger | undefined;
+  /** Whether it continues the session's last turn, which it is counted with. */
+  readonly continues?: boolean | undefined;
 }
 
 export interface OpenTurn {

@@ -329,7 +329,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return this.#options.models.supportsImages?.(model);
   }
 
-  /** Deletes the sessions that have been idle for `idleMs`. Returns their number. @throws {StoreError} */
+  /** Returns the number of deleted sessions. @throws {StoreError} */
   async expire(idleMs: number): Promise<number> {
     const { store } = this.#options;
     const beforeMs = store.now() - idleMs;

@@ -33,7 +33,6 @@ function servers(count: number, options: TestOptions = {}, open: (store: Store) 
     const handler = agent(stepped.model, {
       store: open(opening.store),
       onError: (error) => errors.push(error),
-      // A killed server leaves no timer.
       clock: { now: () => 0, after: () => () => {} },
       approvals: {},
       after: () => () => {},
@@ -52,7 +51,6 @@ const brief = (seen: readonly SeenEvent[]) =>
   seen.map(({ id, event }) =>
     [id, event.type, ...(event.type === "turn_end" ? [event.reason] : [])].join(" ")
   );
-/** A turn whose server ended during its first model call. */
 const goneOn = [
   ...["1 turn_start", "2 turn_resumed", "3 step_start", "4 text_delta"],
   ...["5 assistant_message", "6 step_end", "7 turn_end completed"],
@@ -240,7 +238,6 @@ for (const when of ["before its model is asked", "while its model answers"]) {
     };
     const memory = sharedMemory();
     const opening = memory.open();
-    // Its writes reach the store, and its clock seems to have run on.
     const { shared, ...store } = opening.store;
     let isSure = true;
     const commit: typeof store.commit = async (records) => {
@@ -265,7 +262,6 @@ for (const when of ["before its model is asked", "while its model answers"]) {
     const received = await events(await handler.fetch(request("POST", `${path}/turns`, { input: "q" })));
     assertEquals(ran, isEarly ? [] : ["requested"]);
     assertEquals(brief(received).at(-1), `${received.length} turn_end interrupted`);
-    // A server that continues it loses it too, a limited number of times.
     assertEquals(brief(received).filter((line) => line.endsWith("turn_resumed")).length, 3);
   });
 }
@@ -397,7 +393,6 @@ for (const isLost of ["answer", "request"]) {
   });
 }
 
-/** A server on this memory that records its reads of the store. */
 function askingServer(memory: ReturnType<typeof sharedMemory>) {
   const { store: { shared, ...store } } = memory.open();
   const asks: string[] = [];
@@ -445,7 +440,6 @@ Deno.test(
     assertEquals(await after, all);
     const long = ["events after 7", "events after 9"];
     assertEquals(b.asks(), ["look", "events after 6", "watch", ...long, "state queued"]);
-    // The rest is read on request.
     const body = async ({ handler }: { readonly handler: HttpAgent }) =>
       (await call(handler, "GET", path)).body;
     assertEquals(await body(b), await body(a!));
@@ -468,7 +462,6 @@ Deno.test("several servers: a session that others continued is read from the end
   b.asks();
   const third = await play(a!, "three");
   assertEquals(b.asks(), []);
-  /** A late follower then reads its own server's writes. */
   const readBefore = (last: number, asks: readonly string[]) =>
     asks.flatMap((ask) => /^events after (\d+)$/.exec(ask)?.[1] ?? []).map(Number).filter((at) => at < last);
   await play(b, "four");
@@ -477,7 +470,6 @@ Deno.test("several servers: a session that others continued is read from the end
   const fresh = askingServer(memory);
   await play(fresh, "six");
   assertEquals(readBefore(fifth, fresh.asks()), [0]);
-  // The requests of a server that followed and of one that has read everything begin alike.
   await play(b, "seven");
   const [known, all] = [b.stepped.requests.at(-1)!, fresh.stepped.requests.at(-1)!];
   assertEquals(JSON.stringify(known.messages.slice(0, all.messages.length)), JSON.stringify(all.messages));

@@ -9,7 +9,6 @@ import { memoryStore } from "@tare/session/sqlite";
 
 /** A store that records its writes. */
 export interface RecordedStore extends Store {
-  /** Number of writes. */
   readonly writes: number;
   /** Returns a store after the first `writes` writes, as if the process had ended then. */
   readonly upTo: (writes: number) => Promise<Store>;

@@ -157,7 +157,6 @@ Deno.test("summarizeWith() stops on abort, and fails on an incomplete reply", as
   await assertRejects(() => summarize(request), Error, "ended before it was complete");
   const stopped = AbortSignal.abort(new Error("stopped"));
   await assertRejects(() => summarize({ ...request, signal: stopped }), Error, "stopped");
-  // No request was sent when it was stopped.
   assertEquals(took.map(({ outputTokens, estimated }) => [outputTokens, estimated]), [[1, true]]);
 });
 

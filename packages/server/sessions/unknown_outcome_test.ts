@@ -8,7 +8,6 @@ import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, newSession, request } from "../fixture_test.ts";
 import { recordedStore } from "./store_fixture_test.ts";
 
-/** A model that calls tools first and answers then; its first process never gets there. */
 function model(names: readonly string[]): Model {
   return async function* ({ messages }) {
     const isFirst = !messages.some(({ role }) => role === "assistant");
@@ -26,7 +25,6 @@ function model(names: readonly string[]): Model {
   };
 }
 
-/** Returns a turn whose process ended during its calls, and a server that continues it. */
 async function cutOff(
   unknownOutcome: NonNullable<ApprovalOptions["unknownOutcome"]>,
   { names, unattended = false }: { readonly names: readonly string[]; readonly unattended?: boolean },
@@ -134,7 +132,6 @@ for (const decision of ["allow", "deny"] as const) {
     const denied =
       "Cannot run act: the server stopped while it ran, and it may have taken effect: check before " +
       "calling it again. It wasn't run again: the user denied it.";
-    // The approval is at the place of its answer.
     assertEquals(await results(handler, path), [
       `${UNKNOWN} It is read-only: call it again if needed.`,
       decision === "allow" ? "worked" : denied,

@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { markdownHtml } from "./share_page.ts";
 
-/** The HTML, without lines between blocks. */
 const visible = (text: string) => markdownHtml(text).replaceAll(/>\n</g, "><");
 
 Deno.test("markdownHtml() renders what models write", () => {

@@ -12,7 +12,6 @@ function asking(id: string, args: object): Partial<AssistantMessage> {
   };
 }
 
-/** A tool that changes a file each time, except `same`. */
 const edits: Tool = {
   ...echo,
   run: ({ text }) => ({
@@ -23,14 +22,12 @@ const edits: Tool = {
   }),
 };
 
-/** Exports a session. */
 async function shared(handler: ReturnType<typeof agent>, path: string) {
   const response = await handler.fetch(request("GET", `${path}/export?format=html`));
   const { status, headers } = response;
   return { status, headers, html: await response.text() };
 }
 
-/** The text without tags. */
 function textOf(html: string): string {
   return html.replaceAll(/<[^>]*>/g, " ").replaceAll(/\s+/g, " ").trim();
 }

@@ -21,13 +21,11 @@ const toolCall = (id: string, name: string, args: unknown): FunctionToolCall => 
 });
 const delegate = (id: string, task: string, more = {}) => toolCall(id, "delegate", { task, ...more });
 
-/** The task of a subagent; `undefined` of others. */
 function taskOf({ messages }: Pick<ModelRequest, "messages">): string | undefined {
   const text = contentText(messages.findLast(({ role }) => role === "user")?.content);
   return /^You are a subagent now.*Do only this:\n\n(.*?)\n\n/s.exec(text)?.[1];
 }
 
-/** A model that replies by task and call number, and records its requests. */
 function model(
   reply: (
     task: string | undefined,
@@ -123,7 +121,6 @@ Deno.test("delegate: forks the session for each call in parallel and returns the
     assertEquals(userTexts(subagent.messages).slice(7), ["a: ", `t: ${task}`, `a: Found ${task}.`]);
     assertEquals([subagent.turns, subagent.ledger.calls], [1, 2]);
   }
-  // The parent's cost includes its subagents'.
   assertEquals([parent.ledger.calls, parent.ledger.promptTokens], [6, 600]);
 });
 

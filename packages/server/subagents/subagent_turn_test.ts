@@ -8,7 +8,6 @@ import { resultOfSubagent } from "../sessions/history.ts";
 const toolCall = (id: string, name: string, args: unknown) =>
   ({ id, type: "function", function: { name, arguments: JSON.stringify(args) } }) as const;
 
-/** A model that delegates to a subagent, which reads once and answers. */
 const model: Model = async function* ({ messages }) {
   await Promise.resolve();
   const history = messages.slice(messages.findLastIndex(({ role }) => role === "user"));
@@ -43,7 +42,6 @@ Deno.test("delegate: a turn that ended after any write reports its subagent's co
     const cut = await store.upTo(writes);
     const after = scriptedSessions({ store: cut, model: () => model });
     const found = await after.get(session.id);
-    // The turn continues; its subagent's doesn't.
     await Array.fromAsync(found.events.read());
     assertEquals(unpaired(found.history), [], `after ${writes} writes`);
     const result = found.history.find(({ role }) => role === "tool");
@@ -55,7 +53,6 @@ Deno.test("delegate: a turn that ended after any write reports its subagent's co
     }));
     const { ledger } = found;
     assertEquals(ledger.calls, calls.reduce((sum, count) => sum + count, 0), `after ${writes} writes`);
-    // After the turn's end is stored, nothing is added again.
     await (await found.start({ input: "r" })).done;
     const again = await scriptedSessions({ store: cut, model: () => model }).get(session.id);
     assertEquals([again.ledger, again.subagents.links], [found.ledger, found.subagents.links]);

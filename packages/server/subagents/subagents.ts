@@ -32,18 +32,16 @@ export class TurnAccount {
   readonly #underWay = new Set<TurnLedger>();
   readonly #waiting = new Set<() => void>();
 
-  /** Records the turn's own cost and returns the total. */
   readonly spent = (own: TurnLedger): TurnLedger => {
     this.#own = own;
     return this.sum;
   };
 
-  /** Records a subagent's cost; its own session reports its savings. */
+  /** Its own session reports its savings. */
   note(subagent: string, ledger: TurnLedger): void {
     this.#subagents.set(subagent, { ...ledger, saved: {} });
   }
 
-  /** Records a keep-alive request of this turn. */
   keepAliveLedger(cost: TurnLedger): void {
     this.#keepAliveLedger = addLedgers(this.#keepAliveLedger, cost);
   }
@@ -91,7 +89,7 @@ export class TurnAccount {
   }
 }
 
-/** Waits for its callback in this set. @throws the signal's reason. */
+/** @throws the signal's reason. */
 async function waitAmong(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const stop = () => {
@@ -169,7 +167,6 @@ interface DelegatingTurn
   /** Returns the model's tools, once they are fixed. */
   readonly tools: () => readonly Tool[];
   readonly account: TurnAccount;
-  /** Wraps a tool to attribute its file changes to the turn. */
   readonly watch: (tool: Tool) => Tool;
 }
 
@@ -217,7 +214,6 @@ export class Subagents {
     return this.#links;
   }
 
-  /** Cost of the newest turn's subagents. */
   get ledger(): TurnAccount["subagents"] {
     return (this.#turn?.account ?? new TurnAccount()).subagents;
   }
@@ -372,7 +368,7 @@ export class Subagents {
   }
 }
 
-/** Returns a subagent's tools, preferably its session's own. All remain, so that the prompt is equal. */
+/** All tools remain, so that the prompt is equal. */
 function toolsOfSubagent(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },

@@ -16,7 +16,6 @@ Deno.test("TurnAccount.reserve() lets parallel subagents exceed a budget by at m
     const outcomes = await Promise.allSettled(Array.from({ length: 16 }, async (_, subagent) => {
       const giveBack = await account.reserve(MOST, { overBudget, signal });
       mostUnderWay = Math.max(mostUnderWay, ++underWay);
-      // Lets the others run meanwhile.
       await new Promise((resolve) => setTimeout(resolve));
       underWay--;
       account.note(`${subagent}`, addLedgers(EMPTY_LEDGER, { ...MOST, outputTokens: output }));

@@ -44,7 +44,6 @@ export class Dictation {
     }
   }
 
-  /** Streams a piece; settles when the turn has taken it. */
   say(text: string): Promise<void> {
     return this.#tell({ type: "text_delta", text });
   }
@@ -66,7 +65,6 @@ export class Dictation {
   }
 }
 
-/** Returns a commit in short: its events, deltas by their text; and in brackets the changed states. */
 function outline(records: readonly StoreRecord[]): string {
   return records.flatMap((record) => {
     if (record.type === "state") return [`(${record.name})`];
@@ -105,7 +103,6 @@ export async function dictatedSession(
   });
   const session = await makeSession(sessions);
   commits.splice(0);
-  /** Settles once the event of this number can be read. */
   const visible = async (number: number): Promise<void> => {
     for await (const _ of session.events.read(number - 1)) return;
   };

@@ -25,7 +25,6 @@ Deno.test(
     await dictation.say("5");
     clock.advance(100);
     await visible(5);
-    // After a longer pause, readers don't wait.
     clock.advance(110);
     await dictation.say("6");
     await visible(6);
@@ -266,7 +265,6 @@ Deno.test("EventBatch: a steering input no longer waits after the commit of its 
   ]);
 });
 
-/** Gathers a delta and the reply during a slow commit that another one waits for. */
 async function replyAfterSlowCommit() {
   const [slow, begun] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const commits: [string, boolean][] = [];

@@ -335,7 +335,6 @@ function runningIn(messages: readonly Message[]): readonly string[] {
   return [...running];
 }
 
-/** Returns a tool whose context contains its session, and whose file changes are watched. */
 function inSession(
   tool: Tool,
   { about, watch = (tool) => tool }: {
@@ -615,7 +614,7 @@ export class EventBatch {
     else this.#disarm ??= this.#options.clock.after(waitMs, () => this.#commitSoon());
   }
 
-  /** Commits all added events and changed state. @throws the error of a failed commit. */
+  /** @throws the error of a failed commit. */
   settle(): Promise<void> {
     // Taken now: a commit in progress must not take an event without its state.
     const events = this.take();

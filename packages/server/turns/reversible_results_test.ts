@@ -8,7 +8,6 @@ import { expand } from "../../../tests/expand_compressed.ts";
 import { anyResult } from "../../../tests/tool_results.ts";
 import { agent, newSession, turn } from "../fixture_test.ts";
 
-/** Runs a turn with one call, and returns the result that the model receives. */
 async function visibleOf(name: string, args: object, tool: Tool): Promise<string> {
   let visible = "";
   const model: Model = async function* ({ messages }) {

@@ -18,7 +18,6 @@ Deno.test("runTurn() runs no call if its reply can't be stored", async () => {
   assertEquals([ran, commits.filter((commit) => commit.includes("tool_result"))], [[], []]);
 });
 
-/** A read-only tool that reports its calls. */
 function reader(run: () => void): Tool {
   return { ...echo, stance: "rederivable", run: () => (run(), "x".repeat(9000)) };
 }
@@ -36,7 +35,6 @@ Deno.test("runTurn() runs read-only calls while their reply is stored, and waits
     async see(commit) {
       if (commit.includes("text so far")) {
         await bothRan.promise;
-        // A turn that doesn't wait for the reply continues now.
         await new Promise((resolve) => setTimeout(resolve));
       }
       log.push(commit);

@@ -12,7 +12,6 @@ function tool(name: string): Tool {
   };
 }
 
-/** Servers `docs` and `slow`, whose tools a test changes. */
 function testSource() {
   const servers: Record<string, readonly Tool[]> = {
     docs: [tool("docs__find"), tool("docs__read")],
@@ -37,7 +36,6 @@ function testSource() {
   return { source, servers, waited, release: hold.resolve };
 }
 
-/** A model that records the tools in each of its requests. */
 function noting(model: Model) {
   const offered: string[][] = [];
   const noted: Model = (request) => {
@@ -84,7 +82,6 @@ Deno.test("SessionTools keeps a turn's tools while it runs, and reads them again
   const asks = { id: "1", type: "function", function: { name: "docs__find", arguments: "{}" } } as const;
   const replies = scriptedModel([{ tool_calls: [asks] }, { content: "a" }, { content: "b" }]);
   const { offered, model } = noting((request) => {
-    // During the turn.
     servers.docs = [tool("docs__fresh")];
     return replies(request);
   });

@@ -100,7 +100,6 @@ Deno.test("deferred tools: they are described once, whichever write the server e
     const replies = ["Three.", "Four.", "Five."].map((content) => ({ content }));
     const { model, requests } = recorded(replies);
     const restarted = agent(model, { ...options, store: await store.upTo(writes) });
-    // The interrupted turn continues first.
     await events(await restarted.fetch(request("GET", `${session}/events`)));
     const goneOn = requests.length;
     for (const input of ["Three?", "Four?"]) await turn(restarted, session, input);
@@ -119,7 +118,6 @@ Deno.test("deferred tools: each request is a prefix of the next, across tools, c
     which: fc.nat(pool.length - 1),
   });
   const played = fc.record({
-    /** Existing tools, and those of them with another definition. */
     there: fc.subarray(pool, { minLength: 25 }),
     other: fc.subarray(pool, { maxLength: 5 }),
     // A repeated call would get a note.
@@ -143,7 +141,6 @@ Deno.test("deferred tools: each request is a prefix of the next, across tools, c
         take: () => Promise.resolve({ tools: now, warnings: [] }),
       };
       const store = memoryStore();
-      // Nothing else then changes the prompt.
       const mechanisms = { context: false, prune: false, truncate: false };
       const profile = profileNamed("openai");
       const start = () => agent(model, { store, toolSource, mechanisms, profile });
@@ -181,7 +178,6 @@ Deno.test("deferred tools: each request is a prefix of the next, across tools, c
         const results = seen.flatMap(({ event }) => event.type === "tool_result" ? [event.content] : []);
         assertEquals(results.length, expected.length);
         for (const [at, text] of results.entries()) assertMatch(text, expected[at]!);
-        // The newest description of each tool is correct.
         const announced = new Map<string, boolean>();
         for (const message of requests.at(-1)!.messages.filter(Catalogue.announces)) {
           for (const line of String(message.content).split("\n")) {
@@ -309,7 +305,6 @@ Deno.test("offerTools() defers no tools that are shorter than their list and the
     mayDefer: true,
     run: () => "",
   }));
-  // They take more than a tenth of the window.
   assertEquals(offerTools(tools, undefined, { ...OPTIONS, windowTokens: 100 }).listed, tools);
 });
 
@@ -363,7 +358,6 @@ Deno.test("offerTools() returns the tokens that deferral saves, less its own", (
   });
 });
 
-/** Each request is a prefix of the next, with the same tools. */
 function assertPrefixes(requests: readonly ModelRequest[]): void {
   for (const [at, { messages, tools }] of requests.slice(1).entries()) {
     const before = requests[at]!;

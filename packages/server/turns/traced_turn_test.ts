@@ -42,7 +42,6 @@ Deno.test("telemetry: it changes nothing in any turn, and all spans end", async 
   );
 });
 
-/** Plays a turn with one tool, and returns the spans with their error types. */
 async function recorded(model: Model, run?: Tool["run"], captureContent = false) {
   const { spans } = recordTelemetry();
   const sessions = scriptedSessions({
@@ -131,7 +130,6 @@ Deno.test("telemetry: a model call whose reply ends incomplete ends with its tur
 });
 
 const USAGE = { promptTokens: 70, cachedTokens: 20, outputTokens: 5 };
-/** A model that answers immediately, whose provider reports usage. */
 const counted: Model = async function* () {
   const message = { role: "assistant", content: "So." } as const;
   yield { type: "completed", message, finishReason: "stop", usage: USAGE };

@@ -76,7 +76,6 @@ export class TurnQueue {
     );
   }
 
-  /** Starts turns while slots are free. Settles once they have begun; never rejects. */
   inspect(): Promise<void> {
     return this.#looking.run();
   }

@@ -40,7 +40,6 @@ const brief = (seen: readonly SeenEvent[]) =>
       : []
   );
 
-/** A server on which one turn runs at a time. */
 function narrow(options: TestOptions = {}) {
   const stepped = steppedModel();
   const errors: unknown[] = [];

@@ -54,7 +54,6 @@ export class Deliverer {
   constructor({ webhooks, store, after, random = Math.random, onError }: {
     readonly webhooks: Webhooks;
     readonly store: Store;
-    /** Calls back after `ms`, unless the returned function is called first. */
     readonly after: (ms: number, work: () => void) => () => void;
     /** Default: `Math.random`. */
     readonly random?: (() => number) | undefined;
@@ -89,7 +88,6 @@ export class Deliverer {
     if (!this.#closing.signal.aborted) this.#stopTimer = this.#after(ms, () => this.wake());
   }
 
-  /** Starts due deliveries up to the limits, and schedules the next. */
   async #inspect(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     await this.#webhooks.ready();
@@ -183,7 +181,6 @@ export class Deliverer {
     }
   }
 
-  /** Delay before the next attempt, if any. */
   #retryInMs(tries: number, attempted: Attempted): number | undefined {
     const waitMs = RETRIES_MS[tries];
     if (waitMs === undefined) return undefined;
@@ -192,7 +189,6 @@ export class Deliverer {
     return Math.round(Math.max(jitteredMs, Math.min(retryInMs, MAX_RETRY_AFTER_MS)));
   }
 
-  /** Deletes old and excess deliveries. */
   async #expire(receivers: ReadonlySet<string>): Promise<void> {
     const nowMs = this.#store.now();
     for (const receiver of receivers) {

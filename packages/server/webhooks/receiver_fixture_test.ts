@@ -7,7 +7,6 @@ import type { Store } from "@tare/session";
 import type { HttpAgent } from "@tare/server";
 import { call } from "../fixture_test.ts";
 
-/** A queue whose reader waits. */
 class Queue<T> {
   readonly #items: T[] = [];
   #waiting: ((item: T) => void)[] = [];
@@ -59,9 +58,7 @@ export function receiver(
   return {
     host,
     url: `http://${host}/hook`,
-    /** The next request in order. */
     next: () => queue.take(),
-    /** Number of unread requests. */
     get left() {
       return queue.length;
     },
@@ -76,17 +73,13 @@ export function verified({ headers, body }: Received, secret: string): unknown {
 
 interface Timer {
   readonly ms: number;
-  /** Lets the time pass. */
   readonly pass: () => void;
 }
 
 /** A clock that advances only when a test fires its timers. It starts at the real time, which receivers check. */
 export class WaitedClock {
-  /** Timeouts of receivers. */
   readonly answers: Queue<Timer> = new Queue();
-  /** Claims of attempts. */
   readonly claims: Queue<Timer> = new Queue();
-  /** Times without due deliveries. */
   readonly retries: Queue<Timer> = new Queue();
   #now = Date.now();
 
@@ -102,7 +95,6 @@ export class WaitedClock {
     return () => void (isStopped = true);
   };
 
-  /** Advances the time without firing timers. */
   skip(ms: number): void {
     this.#now += ms;
   }

@@ -121,7 +121,6 @@ async function sendPublicly(
   }
 }
 
-/** Reads a response's head, after interim ones, as Latin-1. */
 async function readUntil(readable: ReadableStream<Uint8Array<ArrayBuffer>>): Promise<string> {
   const reader = readable.getReader();
   let head = "";

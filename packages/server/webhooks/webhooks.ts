@@ -95,7 +95,7 @@ export class Webhooks {
     this.#documents = new DocumentReader({ store, kind: WEBHOOK, read, onError });
   }
 
-  /** Returns those visible to the caller, oldest first. @throws {StoreError} */
+  /** Oldest first. @throws {StoreError} */
   async list(caller: Caller): Promise<readonly Webhook[]> {
     await this.#load();
     return this.#all().filter(({ by }) => Keys.sees(caller, by)).sort((one, other) =>
@@ -285,11 +285,10 @@ export class Webhooks {
     records: readonly StoreRecord[] = [],
   ): Promise<Webhook> {
     await this.get(id, caller);
-    // Throws 404 after a removal.
     return await this.#replace(id, change, records) ?? await this.get(id, caller);
   }
 
-  /** Repeats `change` after a concurrent change. Returns `undefined` if the webhook is deleted. */
+  /** Repeats `change` after a concurrent one. Returns `undefined` if the webhook is deleted. */
   async #replace(
     id: string,
     change: (webhook: Webhook) => Webhook,

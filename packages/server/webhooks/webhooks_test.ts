@@ -27,10 +27,8 @@ import {
 import { Webhooks } from "./webhooks.ts";
 import fc, { cases } from "../../../tests/cases.ts";
 
-/** A model that always replies the same. */
 const saying = (message: Partial<AssistantMessage>): Model => (request) => scriptedModel([message])(request);
 
-/** A server with a webhook to this host. */
 function telling(
   hosts: readonly string[],
   { model = saying({ content: "Done." }), clock = new WaitedClock(), ...options }:
@@ -52,7 +50,6 @@ function telling(
   return { clock, handler, store, attempted, errors };
 }
 
-/** Status of the newest deliveries and of each attempt. */
 const outcomes = async (handler: HttpAgent, path: string) =>
   (await deliveriesOf(handler, path)).map(({ status, attempts }) =>
     [status, ...attempts.map(({ status, error }) => status ?? error)].join(" ")
@@ -156,7 +153,6 @@ Deno.test("webhooks: a failed delivery is retried with the same id for about a d
   assertEquals(errors, [
     `Disabled webhook ${id} (${there.url}): no delivery has succeeded since ${failingSince}.`,
   ]);
-  // Nothing is sent until it is enabled again.
   await play(handler);
   assertEquals((await deliveriesOf(handler, path)).length, 1);
   assertEquals((await refused(handler, "POST", `${path}/deliveries/${ids[0]}`)).status, 409);
@@ -250,17 +246,13 @@ Deno.test("webhooks: deliveries of a killed server are sent by another one with 
   const clock = new WaitedClock();
   const memory = sharedMemory();
   const openings = [memory.open({ now: clock.now }), memory.open({ now: clock.now })];
-  const [one, other] = openings.map(({ store }) =>
-    // A killed server has no timers.
-    telling([there.host], { clock, store })
-  );
+  const [one, other] = openings.map(({ store }) => telling([there.host], { clock, store }));
   const { path } = await addWebhook(one!.handler, there.url);
   await play(one!.handler);
   const { id } = await there.next();
   openings[0]!.kill();
   isSlow = false;
   never.resolve();
-  // The claim has not expired.
   memory.pass(20_000);
   const claims = [await clock.claims.take(), await clock.claims.take()];
   claims[1]!.pass();
@@ -311,7 +303,6 @@ Deno.test("webhooks: an end that couldn't be committed is not sent", async () =>
   await turn(handler, session, "Hi");
   assertEquals(await deliveriesOf(handler, path), []);
   isFull = false;
-  // Loading the session ends its turn, which is reported.
   await turn(handler, session, "Again");
   const reasons = [await there.next(), await there.next()].map(({ body }) =>
     JSON.parse(body).data.turn.reason
@@ -390,7 +381,6 @@ Deno.test("webhooks: a turn that waited is reported by its original id, also fro
   const silent = silentModel();
   const first = agent(silent.model, {
     ...{ store: lost.store, now: clock.now, webhooks: { hosts: [there.host], after: clock.after } },
-    // A killed server has no timers.
     clock: { now: () => 0, after: () => () => {} },
     after: () => () => {},
   });

@@ -10,7 +10,6 @@ export interface CallReport {
   /** Time of the reply; null if unknown. */
   readonly at: string | null;
   readonly turn: number | null;
-  /** Whether an approval or question of its turn was answered before it. */
   readonly afterQuestion: boolean;
   /** `turn`, or another purpose: `compaction`, `title`, `other`. `unfinished`: the reply ended early. */
   readonly purpose: string;
@@ -21,7 +20,6 @@ export interface CallReport {
   readonly writtenTokens: number;
   readonly newTokens: number;
   readonly outputTokens: number;
-  /** Whether the usage is estimated because the provider reported none. */
   readonly estimated: boolean;
   /** Null if standard. */
   readonly tier: string | null;
@@ -70,7 +68,6 @@ export interface BaselineReport
 /** Projected cost of a call. */
 export interface ProjectedReport
   extends Pick<CallReport, "promptTokens" | "cachedTokens" | "costUnits" | "usd"> {
-  /** Estimated refetch cost, included in the cost units. */
   readonly refetchCostUnits: number;
 }
 
@@ -315,8 +312,8 @@ function splitCost(
 }
 
 /**
- * Totals and the amount that a call adds to each. Prompts are in cost units (one = one uncached input token); dollars
- * include replies. Null: counted elsewhere.
+ * Totals and the amount that a call adds to each; null: counted elsewhere. Prompts are in cost units (one = one uncached
+ * input token), dollars include replies.
  */
 export const TOTALS = {
   calls: (): number => 1,
@@ -333,7 +330,7 @@ export const TOTALS = {
   /** Evicted prompt tokens, summed over the calls. */
   savedTokens: null,
   costUnits: ({ costUnits }: CallReport): number => costUnits,
-  /** Baseline cost; the actual cost for calls without a ledger. */
+  /** Actual cost for calls without a ledger. */
   baselineCostUnits: ({ baseline, costUnits }: CallReport): number => baseline?.costUnits ?? costUnits,
   baselineCompactions: ({ baseline }: CallReport): number => baseline?.compacts ? 1 : 0,
   /** Calls whose whole conversation fits the window. */
@@ -344,16 +341,14 @@ export const TOTALS = {
   compactionCostUnits: null,
   usd: ({ usd }: CallReport): number => usd ?? 0,
   baselineUsd: ({ baseline, usd }: CallReport): number => (baseline ? baseline.usd : usd) ?? 0,
-  /** Projected cost of dry-run calls, including refetches; the actual cost of others. */
+  /** Actual cost for calls without a projection. */
   projectedCostUnits: ({ projected, costUnits }: CallReport): number => projected?.costUnits ?? costUnits,
   projectedUsd: ({ projected, usd }: CallReport): number => (projected ? projected.usd : usd) ?? 0,
-  /** Refetch estimate within the projected cost. */
   refetchCostUnits: ({ projected }: CallReport): number => projected?.refetchCostUnits ?? 0,
   compactionUsd: null,
   /** Calls and keep-alive requests with an unknown price, excluded from the dollars. */
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
-  /** Keep-alive requests; their cost is included. */
   keepAliveRequests: null,
   /** Cost of cache misses that keep-alive requests avoided: the baseline includes it too. */
   keepAliveCreditCostUnits: null,
@@ -441,7 +436,7 @@ export function addToDay(
   return { ...days, [key]: withoutZeros(addTotals(days[key] ?? {}, more)) };
 }
 
-/** Returns the totals that aren't zero: lists read thousands of sessions. */
+/** Lists read thousands of sessions. */
 function withoutZeros(totals: UsageTotals): Partial<UsageTotals> {
   return Object.fromEntries(Object.entries(totals).filter(([, sum]) => sum !== 0));
 }
@@ -493,13 +488,11 @@ function totalsBeyond(totals: Partial<UsageTotals>, before: Partial<UsageTotals>
 /** Functions that return {@linkcode UsageTotals}. */
 export const usageTotals: {
   readonly nothing: UsageTotals;
-  /** Returns the totals of a call and its summary, without evicted tokens. */
   call(call: CallReport): UsageTotals;
   /** Returns the totals of a keep-alive request, whose baseline is zero. */
   keepAlive(keepAlive: KeepAliveEntry, rates: Rates): Partial<UsageTotals>;
   all(some: readonly Partial<UsageTotals>[]): UsageTotals;
   days(days: Days): UsageTotals;
-  /** Returns the sum of the day of a time in milliseconds. */
   today(all: readonly Days[], nowMs: number): UsageTotals;
 } = {
   nothing: NO_TOTALS,
@@ -548,7 +541,7 @@ export interface SessionTotalsRecord {
   readonly days: Days;
   /** Previous totals. Default: none. */
   readonly before?: Days;
-  /** Whether it counts as a new session. Default: no. */
+  /** Default: no. */
   readonly isBegun?: boolean;
 }
 

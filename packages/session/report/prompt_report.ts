@@ -21,12 +21,11 @@ export interface PinReport extends Omit<Pin, "hash"> {
 
 /** A block without its text. */
 export interface BlockSummary {
-  /** Id in its session: `tool-0`, `message-12`, `line-0`. */
+  /** `tool-0`, `message-12`, `line-0`. */
   readonly id: string;
   readonly kind: "tool" | "message" | "line";
   readonly role: string;
   readonly tool: string | null;
-  /** Path, command or similar argument of the call whose result it is. */
   readonly subject: string | null;
   /** Position in the history; null for tools and lines. */
   readonly place: number | null;
@@ -46,7 +45,6 @@ export interface BlockSummary {
     | "evicted"
     | "compact";
   readonly pin: PinReport | null;
-  /** Pins that it accepts. */
   readonly mayPin: readonly Pin["wish"][];
   readonly title: string;
 }
@@ -104,7 +102,6 @@ interface Sides {
   readonly now?: Message | ToolDefinition;
   readonly original?: Message | ToolDefinition;
   readonly place?: number;
-  /** The line in its place, if it was evicted with others. */
   readonly line?: Message | undefined;
 }
 
@@ -195,7 +192,6 @@ export function reportPins({ history, view, pins }: Omit<PromptSnapshot, "countT
   });
 }
 
-/** Returns tools, messages and lines in prompt order; evicted blocks precede their line. */
 function sidesOf({ history, view }: PromptSnapshot): Sides[] {
   const { places } = view;
   const sides: Sides[] = history.tools.map((original, at) => ({

@@ -45,7 +45,6 @@ export interface SpendRow extends UsageTotals {
 
 /** A spending report. */
 export interface SpendingReport {
-  /** Totals, including sessions without a row. */
   readonly all: UsageTotals;
   /** Days the newest first; others the most expensive first, by dollars, then cost units. */
   readonly rows: readonly SpendRow[];

@@ -11,7 +11,6 @@ import { type LedgerEntry, profileNamed } from "@tare/planner";
 const PRICE = { input: 10, output: 20, cacheRead: 1, cacheWrite: 12.5 };
 const RATES = { profile: profileNamed("anthropic-5m"), price: PRICE };
 
-/** Returns the part of a ledger entry that reports read. */
 function entry(uncached: LedgerEntry["uncached"], summary?: LedgerEntry["summary"]): LedgerEntry {
   const usage = { promptTokens: 1_000_000, cachedTokens: 0, outputTokens: 0 };
   return {

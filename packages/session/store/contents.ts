@@ -92,7 +92,6 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
   throw new StoreError("conflict", `Cannot copy ${from.name} to ${to.name}: ${state}.`);
 }
 
-/** Returns a pass-through of items that sums them up. */
 function summing(
   items: AsyncIterable<ContentsItem>,
 ): {

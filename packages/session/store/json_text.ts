@@ -52,7 +52,6 @@ export function folded(text: string): string {
   return text.replaceAll(/[\p{Changes_When_Lowercased}ς]/gu, foldedLetter);
 }
 
-/** Returns the lower case of a letter if it is a single character; final sigma becomes sigma. */
 function foldedLetter(letter: string): string {
   if (letter === "ς") return "σ";
   const small = letter.toLowerCase();

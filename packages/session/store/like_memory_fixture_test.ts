@@ -94,7 +94,6 @@ const record: fc.Arbitrary<StoreRecord & { readonly off?: number }> = fc.oneof(
   }, { requiredKeys: ["type", "scope", "key", "response"] }),
 );
 
-/** Commits records, with events at the right place plus their `off`. */
 async function commitAll(store: Store, records: readonly (StoreRecord & { readonly off?: number })[]) {
   const last = new Map<string, number>();
   for (const id of ["a", "b", "c"]) last.set(id, await store.lastEvent(id).catch(() => 0));

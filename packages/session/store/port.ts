@@ -18,7 +18,7 @@ export interface ListedSession extends SessionRecord {
   readonly lastEvent: number;
   readonly totals?: unknown;
   readonly title?: unknown;
-  /** Whether an opening holds it. Default: no. */
+  /** Default: no. */
   readonly isHeld?: boolean;
 }
 
@@ -100,11 +100,11 @@ export interface SessionListing {
   readonly kind?: SessionRecord["kind"] | undefined;
   /** Default: 100. */
   readonly limit?: number;
-  /** The session after which the list begins. Default: from the newest. */
+  /** Start of the list. Default: from the newest. */
   readonly after?: string | undefined;
   /** Text in the title, case-insensitive. Default: any title. */
   readonly search?: string | undefined;
-  /** Name of the sessions' key. Default: every key. */
+  /** Default: every key. */
   readonly by?: string | undefined;
   /** Whether sessions with an existing parent are listed. Default: yes. */
   readonly forks?: boolean | undefined;
@@ -153,7 +153,7 @@ export interface EventsQuery {
 export interface WaitingSession {
   readonly id: string;
   readonly value: unknown;
-  /** Whether an opening holds it. Default: no. */
+  /** Default: no. */
   readonly isHeld?: boolean;
 }
 
@@ -181,7 +181,7 @@ export interface DeliveryClaim {
 export interface DeliveryListing {
   /** Default: 100. */
   readonly limit?: number | undefined;
-  /** The delivery before which the list ends. Default: from the newest. */
+  /** End of the list. Default: from the newest. */
   readonly before?: string | undefined;
 }
 
@@ -318,7 +318,7 @@ export interface Store {
   readTexts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
   /** Claims an idempotency key, or returns its state. Keys expire a day after their last use. */
   claimKey(request: KeyRequest): Promise<KeyClaim>;
-  /** Releases a claimed key without a response, so that the request may be sent again. */
+  /** Releases a claimed key without a response. */
   releaseKey(key: KeyName): Promise<void>;
   /** Claims due deliveries, the longest waiting first: at most `limit`, and at most each receiver's limit. */
   claimDeliveries(wanted: DeliveryRequest): Promise<DeliveryClaim>;
@@ -332,7 +332,7 @@ export interface Store {
    * @throws {StoreError} `locked` during another copy, `full` without room for one.
    */
   copy?(): Promise<StoreCopy>;
-  /** Closes the store for good. Idempotent. */
+  /** Idempotent. */
   close(): Promise<void>;
 }
 
@@ -449,6 +449,6 @@ export interface SharedStore {
    */
   request(sessionId: string, body: unknown): Promise<HolderAnswer | undefined>;
   metrics(): OpeningMetrics;
-  /** Sets the callbacks. To be called once, before sessions are held. */
+  /** To be called once, before sessions are held. */
   listen(listener: OpeningListener): void;
 }

@@ -14,7 +14,7 @@ export type SqlValue = string | number | boolean | null | Uint8Array | readonly 
 
 /** Differences between SQLite and PostgreSQL for shared SQL over tables of the same names. */
 export interface SqlDialect {
-  /** Runs a statement with the values `$1`, `$2` … and returns its rows. SQLite runs it synchronously. */
+  /** SQLite runs it synchronously. */
   query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /** Parses a JSON column. @throws {StoreError} `corrupt` if it is damaged. */
   parse(json: string): unknown;

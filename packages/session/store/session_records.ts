@@ -27,7 +27,7 @@ export interface WholeValue {
   readonly value: unknown;
 }
 
-/** A patch, valid only for the whole value of this id. */
+/** Valid only for the whole value of this id. */
 interface StoredPatch {
   readonly of: string;
   readonly patch: JsonPatch;
@@ -102,7 +102,7 @@ export class SessionRecords {
     return 0;
   }
 
-  /** Holds and deletes the session, if it is stored. @throws {StoreError} `fenced` if another server holds it. */
+  /** @throws {StoreError} `fenced` if another server holds it. */
   async delete(): Promise<void> {
     const { shared } = this.#store;
     if (!await this.#store.getSession(this.#id)) return;
@@ -132,7 +132,6 @@ export class SessionRecords {
     };
   }
 
-  /** Returns the records of the difference from the stored state. Other objects count as changes. */
   change(
     before: StoredState,
     { group, agent, days, texts = [], isFork = false, ...next }: NextState,
@@ -163,7 +162,6 @@ export class SessionRecords {
     };
   }
 
-  /** Returns the states that store a value: a patch of the whole one, or a whole one. */
   #delta({ value: before, whole, refs }: StoredState, next: unknown): {
     readonly whole: WholeValue | undefined;
     readonly states?: { readonly value: WholeValue } | { readonly patch: StoredPatch };

@@ -108,7 +108,6 @@ Deno.test("SessionRecords writes a value whole after a commit whose outcome is u
     });
     const first = session.change(SessionRecords.NOTHING, next(1));
     await store.commit(first.records);
-    // Too large for a patch.
     const lost = session.change(first.after, next(2));
     if (isDone) await store.commit(lost.records);
     const { value } = next(2);

@@ -5,7 +5,6 @@ import type { HolderRequest, SessionSnapshot, StoreRecord } from "@tare/session/
 import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
 import { key, other, request, sessionRecord } from "./store_suite_fixture_test.ts";
 
-/** Waits for a condition, which is checked after each report of a session. */
 async function changedUntil(
   opening: Opening,
   sessionId: string,
@@ -236,7 +235,6 @@ export function testMessages(test: TestOfOpenings): void {
       await place.stop(one);
       await gone;
       place.goOn(one);
-      // It has noticed by now.
       await one.getSession("a");
       await one.releaseKey(key);
       assertEquals(await two.claimKey(other), { state: "new" });

@@ -7,7 +7,6 @@ import { DAY_MS, sessionRecord, type TestOfStore } from "./store_suite_fixture_t
 const delivery = (id: string, receiver: string, more: { sessionId?: string; dueInMs?: number } = {}) =>
   ({ type: "delivery", id, receiver, value: `${id} \ud83d`, dueInMs: 0, ...more }) satisfies StoreRecord;
 const MINUTE_MS = 60_000;
-/** Claims due deliveries, at most `most` per receiver. Returns ids with their numbers of claims. */
 const claim = async (store: Store, receivers: readonly string[], { most = 9, limit = 99 } = {}) => {
   const { claimed, nextInMs } = await store.claimDeliveries({
     receivers: receivers.map((receiver) => ({ receiver, limit: most })),

@@ -19,7 +19,6 @@ export class StoreError extends Error {
     | "lost"
     | "io";
 
-  /** Creates an error. */
   constructor(code: StoreError["code"], message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

@@ -466,7 +466,6 @@ export function regular(info: Stats, ifFolder: string): Stats {
   return info;
 }
 
-/** Returns paths with the same name, then those with the most similar names. */
 async function similarPaths(place: WorkspacePath, context: ToolContext): Promise<string[]> {
   const name = basename(place.relative).toLowerCase();
   const folder = dirname(place.relative);

@@ -120,7 +120,7 @@ export class McpConnection {
     this.#lost.resolve(why);
   }
 
-  /** Sends a request. @throws the server's error, or the reason of the loss. */
+  /** @throws the server's error, or the reason of the loss. */
   async request(
     method: string,
     params: Record<string, unknown>,
@@ -229,7 +229,6 @@ class StdioTransport {
     });
   }
 
-  /** Returns the sandboxed start: the program can read the paths in its entry, and write its folders. */
   #sandboxed(sandbox: Sandbox): SandboxStart {
     const { entry: { command, args, cwd, folders = [], isOutside = false }, cwd: usual } = this.#options;
     const reads = [...(cwd === undefined ? [] : [cwd]), ...(isAbsolute(command) ? [dirname(command)] : [])];

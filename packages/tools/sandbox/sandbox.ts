@@ -361,7 +361,7 @@ function findProgram(name: string, folders: readonly string[]): string | undefin
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-/** Returns program folders outside of the system's, with their parents: `…/node/v24` for `…/node/v24/bin`. */
+/** Returns parents too: `…/node/v24` for `…/node/v24/bin`. */
 function programFolders(folders: readonly string[], home: string): Sandbox["mounted"] {
   const mounted = folders.flatMap((folder) => {
     if (!existsSync(folder)) return [];

@@ -81,7 +81,7 @@ export class BackgroundCommands {
   }
 
   /**
-   * Returns the output since the last call; removes a command that has ended.
+   * Removes a command that has ended.
    *
    * @internal
    */
@@ -98,7 +98,7 @@ export class BackgroundCommands {
     return ended.flatMap((background) => background.tellEnd() ?? []);
   }
 
-  /** Returns a report on assumed-running commands that have ended or were lost; `undefined` if all run. */
+  /** `undefined` if all of `running` still run. */
   news(session: string, running: readonly string[]): string | undefined {
     const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
       `${name} ended or is unreachable, because its server ended. Its output since the last call is lost.`

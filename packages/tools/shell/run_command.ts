@@ -64,7 +64,7 @@ export interface CommandEnd {
 export interface StartedCommand {
   readonly exited: Promise<CommandStatus>;
   readonly stdin: Writable | undefined;
-  /** Ends it and its processes; settles when its output is complete. */
+  /** Settles when its output is complete. */
   readonly end: () => Promise<CommandEnd>;
 }
 

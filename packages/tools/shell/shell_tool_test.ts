@@ -12,7 +12,6 @@ import {
   type Workspace,
 } from "../fixture_test.ts";
 
-/** Returns a pipe that closes with the last process that holds it. */
 async function openPipe(ws: Workspace): Promise<{ readonly closed: Promise<void> }> {
   const { success } = await new Deno.Command("mkfifo", { args: [ws.at("alive")] }).output();
   assert(success);

@@ -52,7 +52,7 @@ export interface UndoResult {
 
 /** Store of the file changes of turns. */
 export interface Checkpoints {
-  /** Returns the tool with its calls watched: changes during a call are recorded for the turn. */
+  /** Changes during a call of the returned tool are recorded for the turn. */
   watch(tool: Tool, turn: TurnOfSession): Tool;
   changes(session: string): Promise<readonly TurnChanges[]>;
   /** Restores files to their state before this turn of a session and all later ones. @throws {UndoRefused} */

@@ -185,12 +185,10 @@ export class FileStates {
     return changesOf(seen, unnamed);
   }
 
-  /** Returns the current state of a path and stores its content. */
   async stateOf(path: string): Promise<FileState> {
     return (await this.#see(path, this.#known.get(path))).state;
   }
 
-  /** Returns whether this process can give a path this state. */
   mayPut(state: FileState): boolean {
     return this.#mayLink || !state.startsWith("link ");
   }
@@ -343,7 +341,6 @@ export class FileStates {
       foldersAbove(`${path}/`).some((folder) => this.#ignored.has(`${folder}/`));
   }
 
-  /** Returns all paths that aren't excluded, or why they are too many. */
   async #walk(): Promise<Walked | string> {
     const { maxFiles, maxBytes } = this.#limits;
     const walked = { paths: new Map<string, Stats>(), ignored: new Set<string>(), unnamed: [], bytes: 0 };
@@ -357,7 +354,6 @@ export class FileStates {
     return walked;
   }
 
-  /** Adds the entries of a folder and returns its subfolders, or `undefined` if there are too many. */
   async #walkFolder(
     place: { readonly base: string; readonly rules: IgnoreRules },
     walked: Walked,

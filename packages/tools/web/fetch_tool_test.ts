@@ -6,7 +6,6 @@ import { call, callError, callOk } from "../fixture_test.ts";
 
 type Pages = Readonly<Record<string, string | ((response: ServerResponse) => void)>>;
 
-/** Runs a test with the tool and a proxy for these pages, and returns the requested addresses. */
 async function withPages(
   pages: Pages,
   test: (tool: ReturnType<typeof fetchTool>) => Promise<void>,

@@ -76,7 +76,7 @@ export function arrangeItems(
 ): { readonly items: Uint8Array<ArrayBuffer>[]; readonly ends: readonly number[] } {
   const list = written.map(({ bytes }) => bytes);
   const ends: number[] = [];
-  /** Sets a breakpoint on the nearest possible block. Returns whether it had none. */
+  /** Returns whether the nearest possible block had no breakpoint. */
   const put = ({ mark, at, blocks }: Placed): boolean => {
     for (let place = at; place >= 0; place--) {
       const bytes = list[place];
@@ -165,7 +165,7 @@ function joined(answers: Uint8Array<ArrayBuffer>, results: Uint8Array<ArrayBuffe
   return editJson(results, [{ path: ["content"], value }]);
 }
 
-/** An item, and the number of its blocks before a breakpoint. Default: all. */
+/** Number of `blocks` before a breakpoint. Default: all. */
 interface Place {
   readonly at: number;
   readonly blocks?: number | undefined;
@@ -199,7 +199,6 @@ function findLost(request: WireRequest, written: readonly WrittenItem[]): Placed
   return [...lost, ...waiting.map((mark) => ({ mark, at: written.length - 1 }))];
 }
 
-/** Returns useful breakpoint positions by priority. */
 function findUseful(
   request: WireRequest,
   written: readonly WrittenItem[],

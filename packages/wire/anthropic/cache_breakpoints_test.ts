@@ -79,7 +79,6 @@ function standing(messages: readonly { readonly content: unknown }[]): string {
   ).join(" ");
 }
 
-/** The last message of the system prompt is 0. */
 const TWO_STEPS = (mark: object) => [
   { role: "user", content: "Go." },
   reply(use("a"), use("b")),
@@ -138,7 +137,6 @@ Deno.test("arrangeItems() adds a breakpoint before a change, then after the last
   // System, user, reply and first result are unchanged.
   assertEquals(breakpointsAt(4), "2.0 4.0");
   assertEquals(breakpointsAt(3), "1.1 4.0");
-  // With fewer of its own, both fit.
   const few = breakpointsOf({ messages: unmarked }, { 4: { content: "[2]" } }, { sharedCount: 3 });
   assertEquals(few, "1.1 2.2 4.0");
 });
@@ -306,7 +304,6 @@ Deno.test("writeRequest() reports the message counts before its breakpoints, inc
   assertEquals(endsOf({}, { 2: { content: "line" } }, 2), [2, 4, 5, 7]);
   // An edited result keeps its breakpoint.
   assertEquals(endsOf({}, { 3: { content: "B" } }), [4, 5, 7]);
-  // No breakpoints, no cache.
   const messages = [{ role: "user", content: "Go." }];
   assertEquals(endsOf({ messages }, {}), []);
 });

@@ -139,7 +139,6 @@ function addDelta(block: StreamedBlock | undefined, event: Bytes, delta: JsonRec
   } else throw unknownEvent(String(type));
 }
 
-/** Returns a block with its deltas and raw input. */
 function written({ begun, texts, citations, input }: StreamedBlock): Bytes {
   const before = asRecord(JSON.parse(decoder.decode(begun))) ?? {};
   const values = new Map<string, string>();
@@ -196,13 +195,11 @@ function blocksAfterMark(body: Bytes): number | undefined {
   return undefined;
 }
 
-/** Returns whether a block, or one inside a result, has a breakpoint. */
 function holdsMark(block: unknown): boolean {
   if (!isRecord(block)) return false;
   return isRecord(block.cache_control) || (Array.isArray(block.content) && block.content.some(holdsMark));
 }
 
-/** Appends the answer, and removes five-minute breakpoints before the hour's. */
 function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
   const fields = objectFields(body);
   const edits: JsonEdit[] = [];
@@ -222,7 +219,6 @@ function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
   return edits;
 }
 
-/** Returns the answer and a minimal user message. */
 function continued(answer: readonly string[]): string {
   const values = answer.map((block) => asRecord(JSON.parse(block)) ?? {});
   const marked = values.findLastIndex(canHaveMark);

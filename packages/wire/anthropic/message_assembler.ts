@@ -24,7 +24,6 @@ export class MessageAssembler {
   #earlier: Usage | undefined;
   #isMessage = false;
 
-  /** Whether an event belonged to a message. */
   get isReply(): boolean {
     return this.#isMessage;
   }
@@ -142,7 +141,6 @@ class StreamedBlocks {
     else for (const [name, value] of Object.entries(fields)) block[name] = added(block[name], value);
   }
 
-  /** Returns a call's raw input so far. */
   inputOf(index: unknown): string {
     return this.#inputs.get(index) ?? "";
   }

@@ -144,7 +144,6 @@ const ID_FIELDS: Readonly<Record<string, string>> = { tool_use: "id", tool_resul
 /** Claude Code's billing line, with a varying number. */
 const BILLING = /^(x-anthropic-billing-header:[^]*?\bcch=)([0-9a-z]+)/i;
 
-/** Replaces the number in the first line by zeros. */
 function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
   const system = readField(body, "system");
   const blocks: readonly unknown[] = Array.isArray(system) ? system : [system];
@@ -209,7 +208,6 @@ class MessagesTurnWriter implements TurnWriter {
     return splitEvents(whole).flatMap((event) => this.#pass(event));
   }
 
-  /** Returns whether bytes can be forwarded unparsed. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
     if (this.#replies.length > 0 || this.#hidden.size > 0 || this.#held.length > 0) return false;
     const text = decoder.decode(bytes);
@@ -264,7 +262,6 @@ class MessagesTurnWriter implements TurnWriter {
     return [{ replaces: [anchorOf(part.message)], before: [], thoughts: [], items }];
   }
 
-  /** Ends the client's turn without visible calls. */
   #ending(fields: JsonRecord): JsonRecord {
     const stops = fields.stop_reason === "tool_use" && !this.#callsClient;
     return stops ? { ...fields, stop_reason: "end_turn" } : fields;
@@ -332,7 +329,6 @@ class MessagesTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** Returns the event's bytes for the client. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const data = parseRecord(event.data);
     const later = this.#replies.length > 0;
@@ -473,7 +469,6 @@ function foundIn(lists: readonly unknown[]): readonly string[] {
   );
 }
 
-/** Returns references found by the provider's search. */
 function referencesIn({ content }: JsonRecord): unknown {
   return isRecord(content) ? content.tool_references : undefined;
 }

@@ -211,7 +211,6 @@ const call = (name: string, args: object, id: string) => ({
   function: { name, arguments: JSON.stringify(args) },
 });
 
-/** Returns a reply with these tokens. */
 function replyOf(
   id: string,
   message: object,

@@ -6,7 +6,6 @@ const go: Message = { role: "user", content: "go" };
 const system: Message = { role: "system", content: "s" };
 const definition = { type: "function", function: { name: "f" } } as const;
 
-/** Returns a reply with this number of calls, and their results. */
 function step(name: string, calls: number): Message[] {
   const ids = Array.from({ length: calls }, (_, at) => `${name}${at}`);
   return [
@@ -19,7 +18,6 @@ function step(name: string, calls: number): Message[] {
   ];
 }
 
-/** Returns the breakpoints of a request: system prompt, tools, and blocks by text or call id. */
 function marked(messages: readonly Message[], stable?: StableMessages, tools = [definition]): string[] {
   const body = messagesBody({ messages, tools, ...(stable && { stable }) }, { maxTokens: 9 });
   const places: string[] = [];

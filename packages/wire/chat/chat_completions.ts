@@ -312,12 +312,10 @@ export class CallAssembler {
     return list.map(asPiece).filter((piece) => piece !== undefined).map((piece) => this.#add(piece));
   }
 
-  /** Returns the name so far, by the deltas' index. */
   nameOf(index: number): string | undefined {
     return this.#calls[index]?.name;
   }
 
-  /** Returns the complete calls, with unique, untaken ids. */
   finish(taken: ReadonlySet<string>): FunctionToolCall[] {
     const used = new Set(taken);
     return this.#calls
@@ -522,8 +520,9 @@ export function readUsage(value: unknown, reply: JsonRecord = {}): Usage | undef
   const usage = asRecord(value);
   if (!usage) return undefined;
   const { own, first, model, innerCalls } = readIterations(usage.iterations, readTokens);
-  const whole = readTokens(usage) ?? own ?? (innerCalls.length > 0 ? NOTHING_READ : undefined);
-  if (!whole) return undefined;
+  const reported = readTokens(usage) ?? own ?? (innerCalls.length > 0 ? NOTHING_READ : undefined);
+  if (!reported) return undefined;
+  const whole = own ? { cacheWriteTokens: 0, ...reported } : reported;
   const { promptTokens = 0 } = own ?? {};
   const { outputTokens: _, ...firstRead } = first ?? whole;
   // The request's own prompt was then read by the compaction.

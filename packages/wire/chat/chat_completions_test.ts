@@ -104,13 +104,11 @@ Deno.test("ReplyAssembler removes null from replies and calls", () => {
 
 type Piece = Readonly<Record<string, unknown>>;
 
-/** Returns the calls of these chunks, each a list of pieces. */
 function callsOf(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
   const deltas = chunks.map((pieces) => delta({ tool_calls: pieces }));
   return assemble([...deltas, delta({}, "tool_calls")], takenIds).completed?.message.tool_calls ?? [];
 }
 
-/** Returns id, name and arguments of each call. */
 function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly string[]) {
   return callsOf(chunks, takenIds).map((call) =>
     call.type === "function" ? [call.id, call.function.name, call.function.arguments] : []
@@ -119,7 +117,6 @@ function inShort(chunks: readonly (readonly Piece[])[], takenIds?: readonly stri
 
 const ARGUMENTS = '{"path":"a"}';
 
-/** Returns one call to f, with its arguments in three pieces. */
 function split(first: Piece, rest: Piece, [firstFunction, restFunction]: readonly [Piece, Piece]): Piece[][] {
   return [
     [{ ...first, function: { ...firstFunction, arguments: "" } }],

@@ -83,7 +83,6 @@ export const CHAT_PROTOCOL: Protocol = {
 const CONTENT = ["content"];
 const STREAM_OPTIONS = "stream_options";
 
-/** Returns stream options that request usage, unless present or malformed. */
 function usageOptions(request: WireRequest): Uint8Array<ArrayBuffer> | undefined {
   const { bytes, fields, stream } = request;
   if (!stream) return undefined;
@@ -118,7 +117,6 @@ function callMeaning(call: unknown): unknown {
   return typeof args === "string" ? { name, arguments: argumentsMeaning(args), rest } : rest;
 }
 
-/** Returns an equal message for every spelling. */
 function plainMessage(message: Message): Message {
   const { content, tool_call_id: id, ...fields }: JsonRecord = { ...message };
   const answers = id !== undefined && { tool_call_id: id };
@@ -367,7 +365,6 @@ class ChatTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** Resets the state for a continued turn. */
   #begin(): void {
     if (!this.#ended) return;
     this.#ended = false;
@@ -383,7 +380,6 @@ class ChatTurnWriter implements TurnWriter {
     this.#splitter = new SseSplitter();
   }
 
-  /** Returns the event's bytes for the client. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const { bytes, data } = event;
     // Clients disconnect at this event; it is held until the usage is recorded.
@@ -430,7 +426,6 @@ class ChatTurnWriter implements TurnWriter {
     return [changed ? encoder.encode(eventText({ data: JSON.stringify(changed) })) : bytes];
   }
 
-  /** Returns a delta's visible part, if any. */
   #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
     if (this.#keeps) this.#pieces.push(fields);

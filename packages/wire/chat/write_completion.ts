@@ -48,7 +48,6 @@ export class CompletionWriter {
     this.#dialect = dialect;
   }
 
-  /** Returns an unstreamed reply. */
   body({ message, finishReason, usage }: {
     readonly message: Omit<AssistantMessage, "content" | "tool_calls"> & {
       readonly content: string | null;
@@ -73,7 +72,6 @@ export class CompletionWriter {
     return this.#chunk([{ index: 0, delta, finish_reason: finishReason ?? null, logprobs: null }], null);
   }
 
-  /** Returns the usage chunk, if reported. */
   usage(usage: Usage): object[] {
     return this.#reportsUsage ? [this.#chunk([], writeUsage(usage, this.#dialect))] : [];
   }

@@ -106,7 +106,6 @@ export class ResponseEventWriter {
     this.#response = draft;
   }
 
-  /** Returns the draft of a response. */
   static empty(
     request: {
       readonly model: string;
@@ -153,17 +152,14 @@ export class ResponseEventWriter {
     };
   }
 
-  /** Returns the hexadecimal digits of an id. */
   static hexOf(id: string): string | undefined {
     return /^(?:resp|msg|rs|fc)_([0-9a-f]{32})(?:_\d+)?$/.exec(id)?.[1];
   }
 
-  /** The response so far. */
   get response(): ResponseBody {
     return this.#response;
   }
 
-  /** Returns the first events. */
   begin(): {
     readonly type: string;
     /** Position in the stream, from 0. */
@@ -219,7 +215,6 @@ export class ResponseEventWriter {
     return [...events, this.#event(status, { response: this.#response })];
   }
 
-  /** Ends the response with an HTTP error. */
   fail(
     { status, message }: { readonly status: number; readonly message: string },
   ): ReturnType<ResponseEventWriter["begin"]> {

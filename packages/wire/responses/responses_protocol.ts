@@ -94,7 +94,6 @@ export const RESPONSES_PROTOCOL: Protocol = {
 /** Meaningless fields, sent inconsistently. */
 const OMITTED: readonly string[] = ["status"];
 
-/** Returns an item's meaning, without ids of calls. */
 function itemMeaning(value: unknown): unknown {
   if (typeof value === "string") return itemMeaning({ role: "user", content: value });
   if (!isRecord(value)) return value;
@@ -125,7 +124,6 @@ function itemMeaning(value: unknown): unknown {
   return plain(value);
 }
 
-/** Gives texts of any author the same type. */
 function asTexts(content: unknown): unknown {
   if (!Array.isArray(content)) return content;
   return content.map((part) =>
@@ -492,7 +490,6 @@ class ResponsesTurnWriter implements TurnWriter {
     return reply;
   }
 
-  /** Returns the event's bytes for the client. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
     const data = parseRecord(event.data);
     if (!data) return [event.bytes];

@@ -4,7 +4,6 @@ import { ResponseEventWriter } from "@tare/wire/internal";
 const HEX = "0123456789abcdef0123456789abcdef";
 const USAGE = { promptTokens: 3, cachedTokens: 1, outputTokens: 2 };
 
-/** Writes parts, then an end or a failure. */
 function write(
   parts: readonly Parameters<ResponseEventWriter["add"]>[0][],
   end: Parameters<ResponseEventWriter["end"]>[0]["finish"] | { status: number },

@@ -24,7 +24,6 @@ async function manifestsOf(file: string): Promise<Manifest[]> {
   return parseAllDocuments(text).map((document) => document.toJS());
 }
 
-/** Returns the compiler's errors for manifests as values of Kubernetes' types. */
 async function faultsOf(manifests: readonly Manifest[]): Promise<string[]> {
   const path = await Deno.makeTempFile({ suffix: ".ts" });
   try {

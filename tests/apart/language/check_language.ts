@@ -105,7 +105,6 @@ if (names.length > MAX_NAMES) {
 for (const fault of faults) console.log(fault);
 if (words === 0 || faults.length > 0) Deno.exit(1);
 
-/** Returns the paths of all files under version holdout that are measured. */
 async function sources(): Promise<readonly string[]> {
   const { stdout } = await new Deno.Command("git", { args: ["ls-files", "*.ts", "*.tsx", "*.md"], cwd: root })
     .output();
@@ -147,7 +146,6 @@ function readCode(path: string, text: string): void {
   visit(source);
 }
 
-/** Returns the text of a comment without its marks, code and links. */
 function plainComment(comment: string): string {
   return comment.replace(/^\/\*\*?|\*\/$/g, "").replace(/^\s*(?:\*|\/\/) ?/gm, "").replace(
     /```[\s\S]*?```/g,
@@ -156,7 +154,6 @@ function plainComment(comment: string): string {
     .replace(/`[^`\n]*`/g, "CODE").replace(/\{@link\w* [^}]*\}/g, "CODE").trim();
 }
 
-/** Returns the files with most hits, as the end of a sentence. */
 function worst(paths: readonly string[]): string {
   const counts = [...Map.groupBy(paths, (path) => path)].map(([path, all]) => [path, all.length] as const);
   const most = counts.sort(([, a], [, b]) => b - a).slice(0, 5);

@@ -65,7 +65,6 @@ function textOf(message: Message) {
   };
 }
 
-/** Returns a session of two turns: three steps and an answer, then two steps. */
 function session(resultTokens: number, taskTokens: number): Message[] {
   return [
     { role: "system", content: "Be brief." },

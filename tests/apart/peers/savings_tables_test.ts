@@ -6,7 +6,6 @@ import { readAgentData, savingsTables } from "../../../scripts/savings/tables.ts
 import { needs, RECORDINGS } from "../../needs.ts";
 import { RECORDED } from "../../recorded_sessions.ts";
 
-/** Returns the cells of each table, by its first head. */
 function tablesOf(text: string): Map<string, string[][]> {
   const tables = text.matchAll(/(?:^\|.*\n)+/gm).map(([table]) =>
     table.trim().split("\n").map((line) => line.split("|").slice(1, -1).map((cell) => cell.trim()))

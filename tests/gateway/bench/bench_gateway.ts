@@ -96,7 +96,6 @@ async function play(
   }));
 }
 
-/** Sends a request, and returns the time to its first byte; reads the rest too. */
 async function firstByteMs(url: string, body: string): Promise<number> {
   const startMs = performance.now();
   const headers = { "content-type": "application/json", authorization: "Bearer none" };

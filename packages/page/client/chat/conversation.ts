@@ -107,17 +107,21 @@ export class SessionTalk {
     if (!this.session) return;
     const { effort, supportsImages, ...known } = this.session;
     const isChosen = listed.model === known.model && listed.effort === effort;
-    const isNew = listed.title !== known.title ||
-      JSON.stringify(listed.totals) !== JSON.stringify(known.totals);
+    // Lists may arrive in another order.
+    const totals = listed.totals.calls < known.totals.calls ? known.totals : listed.totals;
+    const isNew = listed.title !== known.title || JSON.stringify(totals) !== JSON.stringify(known.totals);
     // The model's image support is unknown after a change of model.
     this.session = {
       ...known,
       ...listed,
+      totals,
       ...(isChosen && supportsImages !== undefined && { supportsImages }),
     };
     if (isNew || !isChosen) this.#render();
-    if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
-    this.isRunning = listed.status === "running";
+    const { lastEvent, status } = listed;
+    // The list may be older than the events that are displayed.
+    if (this.#isReading || lastEvent < this.#last || (lastEvent === this.#last && status === "idle")) return;
+    this.isRunning = status === "running";
     await this.follow();
   }
 

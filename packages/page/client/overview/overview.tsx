@@ -157,7 +157,7 @@ function Spend(): JSX.Element {
               </button>
             )}
           />
-          <h3>{dayInWords(day ?? "")}: {money(totals)}</h3>
+          <h2>{dayInWords(day ?? "")}: {money(totals)}</h2>
           <SpentTable totals={totals} />
           <Choice label="Group by" names={BY} chosen={by} choose={setBy} />
         </>

@@ -45,7 +45,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
               ...value ? overflowOf(value.spend.all) : [],
             ]}
           />
-          <h2>Calls</h2>
+          <h2>Prompt size of each call</h2>
           <Chart
             calls={calls}
             at={at}
@@ -53,8 +53,9 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
             windowTokens={value?.head.prompt?.windowTokens ?? undefined}
           />
           <Detail call={calls[at]!} />
-          <Table calls={calls} at={at} choose={setChosen} />
           {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}
+          <h2>Calls</h2>
+          <Table calls={calls} at={at} choose={setChosen} />
         </>
       )}
     </section>
@@ -290,6 +291,7 @@ function SpendOfSession({ subject, spend, changed }: {
   const { all, turns, tools, subjects, carried, results, programs } = spend;
   return (
     <>
+      <h2>Cost by cause</h2>
       <SpentTable totals={all} />
       <h2>Most expensive results in the prompt</h2>
       <Results

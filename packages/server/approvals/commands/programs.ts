@@ -112,10 +112,7 @@ export function staysInside(program: string): boolean {
   return optionsOf(program)?.staysInside ?? false;
 }
 
-/**
- * Returns what a command may do beyond its first `allowed` words, which a rule allows, in a sentence for users;
- * `undefined` if nothing is known.
- */
+/** Returns what a command may do beyond its first `allowed` words, for users; `undefined` if nothing is known. */
 export function describeSideEffect(words: readonly CommandWord[], allowed: number): string | undefined {
   const [program = "", ...others] = words.map(({ text }) => text);
   const named = others.slice(0, allowed - 1);
@@ -165,7 +162,6 @@ export function gitLetters(subcommand: string): string {
   return HARMLESS_SUBCOMMANDS.has(subcommand) ? "" : Object.values(GIT_LETTERS).join("");
 }
 
-/** Subcommands without such short options. */
 const HARMLESS_SUBCOMMANDS: ReadonlySet<string> = new Set(
   ("apply bisect branch bundle cat-file check-attr check-ignore checkout cherry count-objects describe fetch for-each-ref " +
     "fsck gc hash-object init ls-remote ls-tree merge-base mv name-rev prune push reflog remote repack rerere reset restore " +
@@ -244,7 +240,6 @@ interface Option {
   readonly next: string | undefined;
 }
 
-/** Returns whether an option isn't listed as harmless. */
 function judgedDoes(program: string, judged: Judged, { word, next }: Option): boolean {
   if (program === "find") return !judged.harmless.has(findName(word));
   if (word.startsWith("--")) return longDoes(judged, { word, next });
@@ -263,7 +258,6 @@ function judgedDoes(program: string, judged: Judged, { word, next }: Option): bo
   return false;
 }
 
-/** Returns the listed name of an option of find, which has one dash. */
 function findName(word: string): string {
   const name = word.replace(/^--?/, "");
   return /^newer[aBcm][aBcmt]$/.test(name) ? "newerXY" : /^O\d$/.test(name) ? "help" : name;
@@ -287,7 +281,6 @@ function optionDoes(option: string): string {
   return `${option} may write, read or run something else.`;
 }
 
-/** Returns a program's name without a folder or alias. */
 function ownName(program: string): string {
   const name = basename(program);
   return Object.hasOwn(SAME_PROGRAM, name) ? SAME_PROGRAM[name]! : name;
@@ -301,7 +294,6 @@ function optionsOf(program: string): ProgramOptions | undefined {
 function doesMore({ long = [], short = "", words = [] }: ProgramOptions, word: string): boolean {
   if (words.includes(word)) return true;
   if (word.startsWith("--")) {
-    // Programs accept abbreviated options.
     const given = word.slice(2).split("=", 1)[0]!;
     return long.some((one) => one.startsWith(given));
   }

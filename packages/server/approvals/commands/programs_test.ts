@@ -5,7 +5,6 @@ import type { Need } from "../../../../tests/needs.ts";
 import { describeSideEffect, gitLetters, isRunner, judgedOf, staysInside } from "./programs.ts";
 import { JUDGED_OPTIONS } from "./program_options.ts";
 
-/** Returns what a command does beyond its allowed first words. */
 function elseOf(prefix: string, more: readonly string[]): string | undefined {
   const words = [...prefix.split(" "), ...more].map((text) => ({ text, isPattern: false }));
   return describeSideEffect(words, prefix.split(" ").length);
@@ -93,7 +92,6 @@ Deno.test("describeSideEffect() reports each listed effect, its pairs and the be
   }
 });
 
-/** Yields the options in a program's help: each line's short letters and long names. */
 function* optionsIn(help: string): Generator<readonly string[]> {
   for (const line of help.split("\n")) {
     const [, text] = /^ {0,8}(-\S.*)/.exec(line) ?? [];
@@ -113,7 +111,6 @@ async function helpOf(program: string, ...args: readonly string[]): Promise<stri
   return new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
 }
 
-/** Returns the options that aren't judged, or not like their other names. */
 function unjudged(program: string, options: Iterable<readonly string[]>): readonly string[] {
   const { effects, harmless, readsAt } = judgedOf(program)!;
   return [...options].flatMap((names) => {

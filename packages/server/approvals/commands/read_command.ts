@@ -7,13 +7,11 @@ export interface CommandWord {
   readonly isPattern: boolean;
 }
 
-/** Used parts of a command's syntax tree. */
 interface Node {
   readonly type?: string;
   readonly text?: string;
   readonly value?: unknown;
   readonly parts?: readonly Node[];
-  /** Command of a command substitution. */
   readonly script?: unknown;
 }
 
@@ -65,7 +63,7 @@ export function wordsIn(command: string): readonly string[] {
   return words;
 }
 
-/** Returns whether a node has other than simple parts: background, redirections, or unknown fields. */
+/** Returns whether a node is more than simple: background, redirections, or unknown fields. */
 function holdsMore(fields: Readonly<Record<string, unknown>>): boolean {
   return Object.values(fields).some((value) => value !== undefined);
 }

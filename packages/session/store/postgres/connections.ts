@@ -9,7 +9,7 @@ export interface Connection {
   query<Row = unknown>(sql: string): Promise<Row[]>;
 }
 
-/** The used part of `pg`, which has no types of its own. */
+/** `pg` has no types of its own. */
 interface Client {
   connect(): Promise<void>;
   query(query: {

@@ -23,7 +23,7 @@ const LIMITS = {
 export interface PostgresContentsOptions {
   /** Its name in errors. Default: its address without user and password. */
   readonly name?: string;
-  /** The servers' object store. Default: none. */
+  /** Default: none. */
   readonly objects?: ObjectStore | undefined;
 }
 

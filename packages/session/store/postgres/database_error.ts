@@ -24,7 +24,6 @@ export function isPassing(error: unknown): boolean {
     !isUntrusted(error);
 }
 
-/** Returns whether the error isn't the network's: an unsendable value or a missing permission. */
 function isOwnFault(error: Error): boolean {
   return error instanceof TypeError || error instanceof RangeError || error.name === "NotCapable";
 }

@@ -21,15 +21,14 @@ interface LeaseOptions {
 
 export interface Leases {
   readonly shared: Omit<SharedStore, "holdAndCommit">;
-  /** Returns the known lead of the database's clock over this machine's, in milliseconds. */
+  /** Known lead of the database's clock, in milliseconds. */
   clockOffsetMs(): number;
   writer(): Promise<Writer>;
-  /** Returns the newest ids of this opening, which changes with each lost lease. */
+  /** The newest ids: each lost lease changes the id. */
   serverIds(): readonly string[];
   loseLease(name: string): void;
   /** Called after each renewal. A rejection fails that renewal. */
   onRenewed(work: () => Promise<void>): void;
-  /** Runs work in the order of calls for each session. */
   inOrder<T>(sessionIds: readonly string[], act: () => Promise<T>): Promise<T>;
   forget(sessionId: string): void;
   close(): Promise<void>;
@@ -289,7 +288,6 @@ function newMember(): Member {
   return { id: crypto.randomUUID(), held: new Map(), certainUntilMs: -Infinity, joined: undefined };
 }
 
-/** Messages between openings, on a separate connection. */
 interface NotificationChannel extends Pick<SharedStore, "watch" | "request"> {
   query<Row>(sql: string, values: readonly SqlValue[]): Promise<Row[]>;
   notifyAll(): void;
@@ -306,7 +304,6 @@ function snapshotOf({ fence, holder, last }: Omit<SnapshotRow, "id">): SessionSn
   return { fence, holder, lastEvent: last };
 }
 
-/** Returns a session's state as `tare.changed_sessions()` compares it. */
 function stateOf(seen: SessionSnapshot | undefined): string {
   return seen ? `${seen.fence} ${seen.lastEvent} ${seen.holder === "none"}` : "";
 }
@@ -337,10 +334,9 @@ const NOTIFIED_LENGTH = 1000;
 
 const NOTIFIED_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
 
-/** A notification: session, fencing number, holder, last event, and the newest events. */
+/** Session, fencing number, holder, last event, and the newest events. */
 type Notification = readonly [string, number, string | null, number, readonly StoredEvent["event"][]];
 
-/** Opens the message connection. */
 async function openNotificationChannel(
   connections: Connections,
   options: ChannelOptions,
@@ -375,7 +371,6 @@ async function openNotificationChannel(
   };
   const watched = () =>
     [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
-  /** Last reported state of each session. */
   const known = new Map<string, SessionSnapshot>();
   let notificationCount = 0;
   const report = (
@@ -412,7 +407,6 @@ async function openNotificationChannel(
     if (names.length > 0) await inspect(names);
     for (const name of [...watchers.keys()]) if (!name.startsWith("w")) notifyListeners(name);
   };
-  /** Timer of the next poll; `undefined` while others notify. */
   let polling: ReturnType<typeof setTimeout> | undefined;
   const stopPolling = () => {
     clearTimeout(polling);

@@ -89,7 +89,7 @@ export class CallList {
     return this.shared("now", this.#nowMs, "bigint");
   }
 
-  /** Returns the id of a non-idempotent commit: if it is found, the commit was resent. */
+  /** A commit whose id is found was resent. */
   commitIdOnce(name: string): string {
     const isFirst = !this.#once.has(name);
     this.#once.add(name);
@@ -104,7 +104,6 @@ export class CallList {
     this.#locked.add(sessionId);
   }
 
-  /** Holds a session for this commit, after its creation. */
   holdForCommit(sessionId: string, fence: number): void {
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
     this.call("hold_for_commit", id, this.value(fence, "bigint"), this.commitId(), this.now());
@@ -307,7 +306,6 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
   let retry: ReturnType<typeof setTimeout> | undefined;
   let sweeping: Promise<void> = Promise.resolve();
   const isPaused = () => performance.now() < pausedUntilMs;
-  /** Returns whether the call succeeded; after a failure the object store rests. */
   const attempt = async (act: () => Promise<unknown>): Promise<boolean> => {
     if (isPaused()) return false;
     try {

@@ -11,7 +11,6 @@ import {
 import { databaseError } from "./database_error.ts";
 import { nameIn } from "../json_text.ts";
 
-/** Details of a refusal: subject and further data. */
 interface Refusal {
   readonly about: string;
   readonly more: string;
@@ -19,7 +18,7 @@ interface Refusal {
 
 interface Refused {
   readonly code: string;
-  /** Returns the error that all stores have in common. Absent: it is internal. */
+  /** Absent: the refusal is internal. */
   readonly error?: (refusal: Refusal) => Error;
 }
 
@@ -37,9 +36,7 @@ export type RefusalName =
   | "documentChanged"
   | "notAvailable";
 
-/** Refusals of the store's functions, for TypeScript and SQL. */
 const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
-  /** The commit was resent and had succeeded. */
   alreadyCommitted: { code: "TA000" },
   noSession: { code: "TA001", error: ({ about }) => noSessionError(nameIn(about)) },
   sessionExists: { code: "TA002", error: ({ about }) => sessionExistsError(nameIn(about)) },

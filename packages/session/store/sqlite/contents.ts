@@ -31,7 +31,6 @@ import { SCHEMA } from "./schema.ts";
 export function openFileContents(path: string): StoreContents {
   const open = (path: string) => openDatabase(path, { schema: SCHEMA });
   let database = existsSync(path) || existsSync(`${path}-wal`) ? open(path) : undefined;
-  /** Replaces the file once everything is written. */
   const part = `${path}.part`;
   let written: Database | undefined;
   const removePart = () => {
@@ -51,7 +50,6 @@ export function openFileContents(path: string): StoreContents {
     },
     commit() {
       return promiseOf(() => {
-        // Everything is in the file then, on disk.
         written?.close();
         database?.close();
         renameSync(part, path);

@@ -10,7 +10,6 @@ const KILLS = cases(3);
 const MAX_LINES = 2_000;
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));
 
-/** Runs a writer until it has printed this many lines, kills it, and returns the lines. */
 async function writeAndKill(
   path: string,
   lines: number,

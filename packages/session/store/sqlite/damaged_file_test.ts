@@ -11,7 +11,6 @@ const events = Array.from({ length: 300 }, (_, index) => ({
 }));
 const texts = Array.from({ length: 10 }, (_, index) => `result ${index} `.repeat(3 ** index % 5000));
 
-/** Runs a test on the bytes of a closed store with events, state, texts and a document. */
 function withBytes(
   test: (options: { path: string; bytes: Uint8Array<ArrayBuffer>; refs: string[] }) => Promise<void> | void,
 ): Promise<void> {
@@ -203,7 +202,6 @@ Deno.test("openStore() never returns altered content, whichever byte changed", (
       for (const [read, written] of reads(store, refs)) {
         try {
           const got = await read();
-          // A changed name hides its record.
           if (got !== undefined) assertEquals(got, written, `byte ${at}`);
         } catch (error) {
           assert(error instanceof StoreError && error.code === "corrupt", `byte ${at}: ${error}`);

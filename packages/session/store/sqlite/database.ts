@@ -36,12 +36,12 @@ export interface Database {
   /** Runs a statement with the values `$1`, `$2` …, prepared once, and returns its rows. */
   query<Row>(sql: string, values?: readonly SqlValue[]): Row[];
   run(sql: string, ...values: readonly SqlValue[]): number;
-  /** Runs `write` as a transaction: committed on return, rolled back if it throws. */
+  /** Rolled back if `write` throws. */
   transaction<T>(write: () => T): T;
   /** Runs a transaction that frees space; on a full disk it may use the reserve. */
   release<T>(write: () => T): T;
   restock(): void;
-  /** Returns at most `pages` unused pages to the system, and the number of remaining ones. */
+  /** Returns the number of remaining unused pages. */
   shrink(pages: number): number;
   /**
    * Freezes the file with everything committed; later writes go to its log only.
@@ -136,7 +136,6 @@ function setUp(connection: DatabaseSync): void {
   connection.function("folded", { deterministic: true }, (json) => folded(String(json)));
 }
 
-/** Opens the lock file, which only contains whether there was a store. */
 function openLock(path: string): DatabaseSync {
   try {
     // Opening and closing an existing file would lose a lock of this process.
@@ -289,7 +288,7 @@ function databaseOver(
   const countUnused = () => unused.get()?.freelist_count ?? 0;
   let given = 0;
   let frozen: { isWhole: boolean } | undefined;
-  /** Closed after the connection, or the file's lock would be lost. */
+  /** Closing it first would lose the file's lock. */
   let descriptor: number | undefined;
   const checkpoint = () => {
     if (frozen) frozen.isWhole = false;
@@ -373,7 +372,7 @@ function databaseOver(
   };
 }
 
-/** Returns whether the path is still the opened file. Windows blocks the name of an open file. */
+/** Windows blocks the name of an open file. */
 function isFile(path: string, { dev, ino }: Stats): boolean {
   const there = statSync(path, { throwIfNoEntry: false });
   return there?.ino === ino && there.dev === dev;
@@ -469,7 +468,6 @@ function checksum(view: DataView, isLittleEndian: boolean) {
 
 interface Reserve {
   give(): void;
-  /** Reserves the space again, at most half of what is free. */
   take(): void;
 }
 

@@ -16,7 +16,6 @@ function append(store: Store, number: number): Promise<void> {
   ]);
 }
 
-/** Appends events to session `a` until the store is full. Returns the number of acknowledged ones. */
 async function fill(store: Store): Promise<number> {
   for (let number = await store.lastEvent("a") + 1;; number++) {
     try {

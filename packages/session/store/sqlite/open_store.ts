@@ -145,7 +145,7 @@ export function memoryStore({ now = Date.now }: Pick<FileStoreOptions, "now"> = 
   return storeIn(openMemory(SCHEMA), now).store;
 }
 
-/** Returns a store in a database. Everything is synchronous: calls don't interleave. */
+/** Everything is synchronous: calls don't interleave. */
 function storeIn(
   database: Database,
   now: () => number,
@@ -280,7 +280,6 @@ async function copyOf(database: Database): Promise<StoreCopy> {
   }
 }
 
-/** Opens a new file that disappears when it is closed or the process ends. */
 function openNameless(path: string): number {
   const opened = openSync(path, "wx+", 0o600);
   try {
@@ -549,7 +548,6 @@ const PAGES = 512;
 /** Prefix of the ids of deleted sessions until they are freed. */
 const DELETED_PREFIX = "deleted:";
 
-/** Returns functions that delete sessions in short steps, while the file is open. */
 function removedSessions(database: Database, isOpen: () => boolean) {
   const { query, run, transaction, release } = database;
   const pause = database.isInMemory ? () => Promise.resolve() : nextTask;
@@ -617,7 +615,7 @@ function removedSessions(database: Database, isOpen: () => boolean) {
       }
       return expired;
     },
-    /** Frees deleted sessions, including those of earlier processes. */
+    /** Includes sessions deleted by earlier processes. */
     async sweep() {
       try {
         for (; isOpen(); await pause()) {
