@@ -67,6 +67,8 @@ export interface PlannerState {
   readonly doubted?: boolean;
   readonly paid: number;
   readonly resend: number;
+  /** Part of `paid` for replies that only recall. Absent: 0. */
+  readonly refetched?: number;
   readonly baseline: number;
   readonly clock: ClockState;
   /** Tokens that a cold cache would have evicted from the newest prompt, as the provider counts. */
@@ -151,6 +153,7 @@ export function forkAccount(account: PlannerState, length: number): PlannerState
   const { extraCostUnits: _, ...inherited } = compacted;
   return {
     ...account,
+    refetched: 0,
     seen: Math.min(seen, length),
     ...(reread && { reread: reread.filter((at) => at < length) }),
     forked: true,
@@ -394,6 +397,8 @@ export function bookCall(
     ...(before.doubted && !reported && { doubted: true }),
     paid,
     resend,
+    ...((before.refetched || baseline.isDetour) &&
+      { refetched: (before.refetched ?? 0) + (baseline.isDetour ? planned : 0) }),
     baseline: baselineTotal,
     clock,
     waitingTokens: dryRun ? 0 : scale.perToken * plan.pending.reduce((sum, { tokens }) => sum + tokens, 0),

@@ -400,9 +400,11 @@ export class KnownSession {
         carried: account.carried,
         idleSince: account.idleSince,
         ride,
-        allowedRewriteCost:
-          (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
-          account.paid - cost,
+        allowedRewriteCost: allowedCost(lossLimit, {
+          resend: account.resend + resendCostOf(account, promptCost(profile, resend), cost),
+          paid: account.paid + cost,
+          refetched: account.refetched ?? 0,
+        }),
         stopped: account.stopped || this.#options.evict === "lossless",
         // A fork's start is cached for its parent, so rewriting waits until it was read. For a history seen
         // first, it is unknown which parts its model uses and which are cached.
@@ -659,6 +661,22 @@ export class KnownSession {
     }
     this.#judgedBy = judgedBy;
   }
+}
+
+/** Weight of a refetch's cost: it follows a failed edit and precedes a second one. */
+const REFETCH_WEIGHT = 3;
+
+/**
+ * Returns the most extra cost of a rewrite by both loss limits: by what was paid, and, at twice the share,
+ * with weighted refetches, which a client that resends everything wouldn't make.
+ */
+export function allowedCost(
+  lossLimit: number,
+  { resend, paid, refetched }: Readonly<Record<"resend" | "paid" | "refetched", number>>,
+): number {
+  if (lossLimit === Infinity) return Infinity;
+  const weighted = paid + (REFETCH_WEIGHT - 1) * refetched;
+  return Math.min((1 + lossLimit) * resend - paid, (1 + 2 * lossLimit) * (resend - refetched) - weighted);
 }
 
 const REMEMBERED_SIZES = 4;

@@ -6,6 +6,7 @@ import {
   assertLess,
   assertRejects,
 } from "@std/assert";
+import fc from "../../../tests/cases.ts";
 import { countRequestTokens, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import {
   plannerSession,
@@ -18,7 +19,7 @@ import {
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { Layout } from "../edits/view.ts";
-import { sharePrompt } from "./inspect.ts";
+import { allowedCost, sharePrompt } from "./inspect.ts";
 
 const textOf = (tokens: number) => "x".repeat(4 * (tokens - 4));
 
@@ -446,4 +447,19 @@ Deno.test("rejected() leaves less room than the window has if the refused prompt
   session.rejected(10_000, { promptTokens: 9_000 });
   await view(6_000);
   await assertRejects(() => view(8_500), PromptTooLong);
+});
+
+Deno.test("allowedCost() bounds what was paid, and at twice the share the weighted refetches", () => {
+  const cost = (refetched: number, paid = 80_000) => allowedCost(0.05, { resend: 100_000, paid, refetched });
+  assertAlmostEquals(cost(0), 25_000);
+  assertAlmostEquals(cost(1_000), 25_000);
+  assertAlmostEquals(cost(10_000), -1_000);
+  assertAlmostEquals(cost(0, 110_000), -5_000);
+  assertEquals(allowedCost(Infinity, { resend: 0, paid: 9, refetched: 9 }), Infinity);
+  fc.assert(fc.property(fc.nat(100_000), fc.nat(100_000), (paid, refetched) => {
+    const spent = Math.max(0, cost(refetched, paid + refetched));
+    // Whatever is spent, cost with weighted refetches stays within a tenth, unless it already exceeds that.
+    const without = paid + 3 * refetched;
+    assert(without + spent <= Math.max(without, 1.1 * (100_000 - refetched)) + 1e-6);
+  }));
 });
