@@ -242,7 +242,7 @@ Deno.test("continueConversation() resumes a turn that ended without an answer", 
   const second = await play(next, ann);
   assertEquals([second.id, second.prompt], [first.sessionId, ["Be brief.", "1", "", "tool x", "a", "2"]]);
   const { totals: { ledger, turns } } = await options.sessions.get(first.sessionId);
-  assertEquals([ledger.calls, turns], [3, 4]);
+  assertEquals([ledger.calls, turns], [3, 2]);
 });
 
 Deno.test("continueConversation() answers an answered conversation again", async () => {
