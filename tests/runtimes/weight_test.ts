@@ -13,14 +13,14 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,
-  // Includes the table of known agents' tools, which is needed from the first result on.
-  "planner": 124_000,
+  // Includes the tables of known agents' tools and of prices by tier and region, which the first call needs.
+  "planner": 129_000,
   "planner/internal/parts": 100_000,
-  "planner/policies": 138_000,
-  "adapters/ai-sdk": 148_000,
-  "adapters/langchain": 146_000,
-  "adapters/mastra": 147_000,
-  "adapters/openai-agents": 146_000,
+  "planner/policies": 143_000,
+  "adapters/ai-sdk": 159_000,
+  "adapters/langchain": 156_000,
+  "adapters/mastra": 158_000,
+  "adapters/openai-agents": 157_000,
   "session/internal/report": 100_000,
   "wire": 120_000,
 };
