@@ -253,6 +253,7 @@ export function eventPrinter(
               reply.write(entry.text);
             }
             reply.end();
+            put(lineOpen ? "\n" : "");
           }
           break;
         case "call":

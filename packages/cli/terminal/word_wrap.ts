@@ -21,6 +21,7 @@ export interface WordWrap {
   readonly write: (text: string) => void;
   /** Sets what rows after the first begin with, until the next line. */
   readonly hang: (text: string) => void;
+  /** Writes the buffered word. Later text begins a line. */
   readonly end: () => void;
 }
 
@@ -111,6 +112,9 @@ export function wordWrap(
     end() {
       flush();
       deliver();
+      column = undefined;
+      styles = [];
+      hanging = spaces = "";
     },
   };
 }

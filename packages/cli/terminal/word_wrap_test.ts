@@ -24,6 +24,16 @@ Deno.test("alignedRows() aligns rows below the second column", () => {
   ]);
 });
 
+Deno.test("wordWrap().end() ends the line, so that later text has the whole width", () => {
+  const rows: string[] = [];
+  const wrap = wordWrap((text) => void rows.push(text), { columns: () => 10 });
+  for (const text of ["one two", "three four"]) {
+    wrap.write(text);
+    wrap.end();
+  }
+  assertEquals(rows, ["one", " two", "three", " four"]);
+});
+
 Deno.test("property: wordWrap() fits any text into any width, keeps its words, and ignores how it arrives", () => {
   const word = fc.oneof(
     fc.string({ unit: "grapheme", maxLength: 12 }),
