@@ -70,6 +70,9 @@ export const KEEP_WANTED: Retention = {
 
 const EAGER_SHARE = 1 / 4;
 
+/** Most named files that weigh more: reading a long list is a scan, whose files are hardly needed again. */
+const MOST_NAMED = 8;
+
 /** Rule for work that hardly returns to what it read. */
 export const EAGER: Retention = {
   ...KEEP_WANTED,
@@ -174,6 +177,8 @@ export class Standings {
   readonly #names = new Map<string, Bearer>();
   readonly #edited = new Map<string, number>();
   readonly #named = new Set<string>();
+  /** Named files that were read. */
+  readonly #namedRead = new Set<string>();
   readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
   readonly #errors = new Map<string, Bearer[]>();
@@ -234,7 +239,8 @@ export class Standings {
 
   /** Returns whether a message shows a file that the user named and that hasn't been edited since. */
   isNamed({ fileText, files, arrivedAt }: Bearer): boolean {
-    if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > arrivedAt)) return false;
+    if (!fileText || this.#namedRead.size > MOST_NAMED) return false;
+    if (files.some((file) => (this.#edited.get(file) ?? -1) > arrivedAt)) return false;
     return files.some((file) => file.length >= 5 && this.#named.has(file));
   }
 
@@ -250,6 +256,7 @@ export class Standings {
     if (role === "system" || role === "developer") return;
     if (role === "user") {
       if (this.#answered) {
+        this.#namedRead.clear();
         // Named files have more weight in the active turn only.
         for (const bearer of this.bearers.slice(this.activeStart)) {
           if (bearer.fileText) this.#wake(bearer);
@@ -272,6 +279,7 @@ export class Standings {
       if (bearer) bearer.wanted = call;
     }
     const { fileText, edits, files } = facts;
+    this.#countNamed(files);
     const bearer: Bearer = {
       fileText,
       edits,
@@ -299,6 +307,12 @@ export class Standings {
       else this.#showing.set(file, [bearer]);
     }
     this.bearers.push(bearer);
+  }
+
+  #countNamed(files: readonly string[]): void {
+    const before = this.#namedRead.size;
+    for (const file of files) if (this.#named.has(file)) this.#namedRead.add(file);
+    if (before <= MOST_NAMED && this.#namedRead.size > MOST_NAMED) this.wakeAll();
   }
 
   #addStep(message: Message, at: number, answeredAt: number | undefined): void {

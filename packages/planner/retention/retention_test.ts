@@ -177,6 +177,15 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
     });
   assertEquals(found("lexer.ts"), [2]);
   assertEquals(found("parser.ts"), []);
+  // A long list that is read is a scan.
+  const list = Array.from({ length: 9 }, (_, at) => `reader_${at}`);
+  const reads = list.map((id) => step(id, 10, "read")).flat();
+  const afterReads = (name: string) =>
+    find([question(name), ...step("parser", 5_000, "read"), ...reads, ...later.slice(0, 6)], {
+      profile: profileNamed("anthropic-5m"),
+    });
+  assertEquals(afterReads(`parser.ts, src/${list.join(".ts, src/")}.ts`), [2]);
+  assertEquals(afterReads("parser.ts"), []);
   const edit = step("parser", 10, "edit");
   const long = Array.from({ length: 60 }, (_, at) => step(`t${at}`, 10)).flat();
   assertEquals(found("parser.ts", ...edit, ...long), [2]);

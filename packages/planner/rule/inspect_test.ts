@@ -458,7 +458,7 @@ Deno.test("allowedCost() bounds what was paid, and at twice the share the weight
   assertEquals(allowedCost(Infinity, { resend: 0, paid: 9, refetched: 9 }), Infinity);
   fc.assert(fc.property(fc.nat(100_000), fc.nat(100_000), (paid, refetched) => {
     const spent = Math.max(0, cost(refetched, paid + refetched));
-    // Whatever is spent, cost with weighted refetches stays within a tenth, unless it already exceeds that.
+    // Weighted cost stays within a tenth, unless it already exceeds that.
     const without = paid + 3 * refetched;
     assert(without + spent <= Math.max(without, 1.1 * (100_000 - refetched)) + 1e-6);
   }));
