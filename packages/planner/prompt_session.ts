@@ -140,10 +140,6 @@ export interface Standing {
   readonly age: number;
   /** Calls since it entered or a call last used one of its names. */
   readonly wantedAge: number;
-  /** Calls since it entered or a call last read or edited its file. */
-  readonly touchedAge: number;
-  /** Whether it entered in the active turn. */
-  readonly isActive: boolean;
   /** Tokens at the start of the prompt that only the provider sees. */
   readonly unseenTokens: number;
 }

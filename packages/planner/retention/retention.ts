@@ -35,27 +35,20 @@ const REFETCH_ORIGINAL_TOKENS = 7_000;
 /** Weight of a message's text over its names: an edit with a forgotten text fails before it is read again. */
 const TEXT_WEIGHT = 1.5;
 
-/** Hazard of a read's text whose file was read or edited again. */
-const IN_USE = 0.45;
-
-/** Hazard of a read's text in later turns, relative to the turn that read it. */
-const LATER_TURNS = 1 / 3;
-
 /**
- * Default rule (docs/mechanisms.md, Retention). The probabilities follow recorded sessions: a file in use is needed again. This is
- * GreedyDual-Size (Cao, Irani 1997), or Landlord (Young 2002), with a measured hazard in place of a credit.
+ * Default rule (docs/mechanisms.md, Retention). The probability falls with the calls since the last
+ * reference, about as 0.12 / age in recorded sessions. This is GreedyDual-Size (Cao, Irani 1997), or Landlord
+ * (Young 2002), with a measured hazard in place of a credit.
  */
 export const KEEP_WANTED: Retention = {
-  loss({ tokens, fileText, edits, names, age, wantedAge, touchedAge, isActive, unseenTokens }, profile) {
-    const { read, write } = profile;
+  loss({ tokens, fileText, edits, names, age, wantedAge, unseenTokens }, { read, write }) {
     const size = Math.sqrt(tokens / 1000);
     const text = edits
-      ? 0.7 * size / wantedAge ** 1.25
+      ? 0.3 * size / wantedAge ** 1.25
       : fileText
-      ? (touchedAge < age ? IN_USE : 0.3) * size / (wantedAge * Math.sqrt(touchedAge)) *
-        (isActive ? 1 : LATER_TURNS)
+      ? 0.3 * size / wantedAge ** 1.5
       : 0.024 * size / wantedAge;
-    const named = names > 0 ? 0.041 * names ** 0.4 / (wantedAge ** 0.9 * age ** 0.2) : 0;
+    const named = names > 0 ? 0.12 * names ** 0.15 / age : 0;
     const repair = (REFETCH_PROMPT_TOKENS + unseenTokens) * read + REFETCH_OUTPUT_TOKENS * OUTPUT_PRICE +
       Math.min(tokens, REFETCH_ORIGINAL_TOKENS) * write;
     return 2.2 * (TEXT_WEIGHT * text + named) * repair;
@@ -128,8 +121,6 @@ interface Bearer {
   arrivedAt: number;
   /** The call before which it entered, or that last used one of its names. */
   wanted: number;
-  /** The call before which its file was last read or edited. */
-  touched: number;
   names: number;
   /** Unanswered error, or one whose call has succeeded since. */
   error?: "open" | "over";
@@ -221,7 +212,6 @@ export class Standings {
   renew(at: number): void {
     const bearer = this.bearers[at]!;
     bearer.wanted = this.call;
-    bearer.touched = this.call;
     bearer.arrivedAt = this.call;
   }
 
@@ -286,7 +276,6 @@ export class Standings {
       files,
       arrivedAt: call,
       wanted: call,
-      touched: call,
       names: facts.names.size,
     };
     for (const name of facts.names) {
@@ -298,10 +287,9 @@ export class Standings {
     }
     for (const file of files) {
       const showing = this.#showing.get(file);
-      if (edits) this.#edited.set(file, call);
-      for (const one of showing ?? []) {
-        one.touched = call;
-        if (edits) this.#wake(one);
+      if (edits) {
+        this.#edited.set(file, call);
+        showing?.forEach((one) => this.#wake(one));
       }
       if (showing) showing.push(bearer);
       else this.#showing.set(file, [bearer]);
@@ -681,9 +669,8 @@ function lossAt(
 ): number {
   const bearer = standings.bearers[at]!;
   if (bearer.error === "over") return 0;
-  const { fileText, edits, names, arrivedAt, wanted, touched } = bearer;
-  const isActive = at >= standings.activeStart;
-  const named = isActive && standings.isNamed(bearer) ? retention.namedWeight : 1;
+  const { fileText, edits, names, arrivedAt, wanted } = bearer;
+  const named = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
   const failed = bearer.error === "open" ? retention.errorWeight : 1;
   const weight = named * (failed < Infinity ? failed : 1);
   return weight * retention.loss({
@@ -693,8 +680,6 @@ function lossAt(
     names,
     age: 1 + standings.call + ahead - arrivedAt,
     wantedAge: 1 + standings.call + ahead - wanted,
-    touchedAge: 1 + standings.call + ahead - touched,
-    isActive,
     // In steps, so that decisions stay stable.
     unseenTokens: 1_000 * Math.max(0, Math.round(scale.unseen / 1_000)),
   }, profile);

@@ -187,18 +187,8 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
   assertEquals(afterReads(`parser.ts, src/${list.join(".ts, src/")}.ts`), [2]);
   assertEquals(afterReads("parser.ts"), []);
   const edit = step("parser", 10, "edit");
-  const long = Array.from({ length: 60 }, (_, at) => step(`t${at}`, 10)).flat();
+  const long = Array.from({ length: 30 }, (_, at) => step(`t${at}`, 10)).flat();
   assertEquals(found("parser.ts", ...edit, ...long), [2]);
-});
-
-Deno.test("findRemovals() carries a read longer while calls read or edit its file", () => {
-  const read = [{ role: "user", content: "Go." } as const, ...step("parser", 3_000, "read")];
-  const later = (from: number, count: number) =>
-    Array.from({ length: count }, (_, at) => step(`s${from + at}`, 10)).flat();
-  const found = (between: readonly Message[]) =>
-    find([...read, ...later(0, 8), ...between, ...later(8, 3)], { profile: profileNamed("anthropic-5m") });
-  assertEquals(found(step("lexer", 10, "edit")), [2]);
-  assertEquals(found(step("parser", 10, "edit")), []);
 });
 
 Deno.test("EAGER evicts a result sooner", () => {
