@@ -229,12 +229,13 @@ export function sampledCount(count: CountTokens): CountTokens {
   const known = counters.get(count);
   if (known) return known;
   checkGiven("sampledCount()", { count }, { count: "function" });
-  const counter = (text: string) => text.length <= WHOLE_LENGTH ? count(text) : reckon(text, count);
+  const counter = (text: string) =>
+    text.length <= WHOLE_LENGTH ? count(text) : estimateFromSamples(text, count);
   counters.set(count, counter);
   return counter;
 }
 
-function reckon(text: string, count: CountTokens): number {
+function estimateFromSamples(text: string, count: CountTokens): number {
   const samples = Math.min(
     SAMPLES.most,
     Math.max(SAMPLES.least, Math.ceil(text.length / SAMPLES.stretch)),

@@ -112,7 +112,9 @@ Deno.test({
   async fn() {
     const { count } = await loadTokenizer();
     const messages: Message[] = [];
-    for (const folder of ["./", "../planner/", "../planner/edits/", "../planner/retention/"]) {
+    for (
+      const folder of ["./", "../planner/", "../planner/edits/", "../tools/", "../session/", "../server/api/"]
+    ) {
       const url = new URL(folder, import.meta.url);
       for await (const { name } of Deno.readDir(url)) {
         if (!/\.(ts|md)$/.test(name)) continue;
