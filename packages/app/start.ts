@@ -6,11 +6,13 @@
 // deno-lint-ignore-file no-console
 import { fromFileUrl, resolve } from "@std/path";
 import {
+  CLIENT_KEYS,
   lastPortIn,
   launchers,
   printableText,
   type StoredVariables,
   whenLeft,
+  withoutKeys,
   withSettingsFiles,
 } from "@tare/cli/parts";
 import { serverPermissions, startWith, V8_FLAGS } from "./bootstrap.ts";
@@ -29,7 +31,7 @@ import { supervise } from "./supervise.ts";
 
 /** Set by a parent process that exits while the server continues. */
 const STAYS = "--stays";
-const args = Deno.args.filter((arg) => arg !== STAYS);
+const args = Deno.args.filter((arg) => arg !== STAYS && arg !== CLIENT_KEYS.flag);
 
 if (args.includes("--help") || args.includes("-h")) {
   console.log(settingsHelp({ all: args.includes("all") }));
@@ -40,7 +42,8 @@ const variables = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get
 
 function settings(): { readonly given: Settings; readonly files: readonly StoredVariables[] } {
   try {
-    const files = settingsFiles(args, variables);
+    const all = settingsFiles(args, variables);
+    const files = Deno.args.includes(CLIENT_KEYS.flag) ? withoutKeys(all) : all;
     return { given: readSettings(args, variables, files), files };
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
@@ -113,7 +116,7 @@ await linkDescriptors(given.data);
 const { code, end } = supervise({
   start: () => {
     const stored = Object.keys(environment).filter((name) => environment[name] && !variables[name]);
-    const runsAlone = args.length < Deno.args.length;
+    const runsAlone = Deno.args.includes(STAYS);
     const handed = { sandbox, places, maxConnections, lastPort: lastPortIn(given.data), runsAlone, stored };
     return startWith({ environment, ...handed }, {
       args: [
@@ -130,5 +133,5 @@ const { code, end } = supervise({
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   Deno.addSignalListener(signal, () => end(signal));
 }
-if (args.length === Deno.args.length) launchers().then((pids) => whenLeft(() => end("SIGTERM"), pids));
+if (!Deno.args.includes(STAYS)) launchers().then((pids) => whenLeft(() => end("SIGTERM"), pids));
 Deno.exit(await code);

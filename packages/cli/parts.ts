@@ -16,12 +16,14 @@ export { noteOwnerPort, ownerKey } from "./server/owner_key.ts";
 export { callersFolder, forgetServer, noteServer, USUAL_PORT } from "./server/noted_server.ts";
 export { freePlace, onlyPlace } from "./server/server_place.ts";
 export {
+  CLIENT_KEYS,
   faultOfStored,
   readSettingsFiles,
   settingsDigests,
   settingsPaths,
   type StoredVariables,
   storeSettings,
+  withoutKeys,
   withSettingsFiles,
 } from "./server/settings_files.ts";
 export { printableText } from "./terminal/printable_text.ts";

@@ -243,3 +243,14 @@ Deno.test({
     ]);
   },
 });
+
+Deno.test({
+  ...needs(NOT_WINDOWS, "tare run: keys in the settings file don't replace the agent's own"),
+  async fn() {
+    await using machine = await newMachine();
+    const stored = { OPENAI_API_KEY: "stored", ANTHROPIC_API_KEY: "stored", TARE_MODEL: "gpt-5" };
+    await machine.write(".config/tare/settings.json", JSON.stringify(stored));
+    for (const agent of ["claude", "codex"]) assertEquals((await machine.run("run", [agent])).code, 0);
+    assertEquals(machine.keys.length > 1 && machine.keys.filter((key) => key.includes("stored")), []);
+  },
+});

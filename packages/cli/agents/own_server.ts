@@ -1,6 +1,7 @@
 import type { ServerAddress } from "../agent_client.ts";
 import { ownerKeyIn } from "../server/find_owner_key.ts";
 import { type FoundServer, runningServer } from "../server/noted_server.ts";
+import { CLIENT_KEYS } from "../server/settings_files.ts";
 import { denoArgs } from "../tasks.ts";
 import type { Environment } from "./agents.ts";
 
@@ -8,9 +9,6 @@ export interface OwnServer extends ServerAddress {
   /** Stops it. Resolves to its warnings and errors. */
   readonly end: () => Promise<string>;
 }
-
-/** Variables that the server doesn't get: it forwards the agent's own. */
-const OMITTED = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"];
 
 const MAX_OUTPUT_CHARS = 4_000;
 
@@ -28,9 +26,9 @@ export async function startOwnServer(
     readonly port?: string;
   },
 ): Promise<OwnServer> {
-  const given = Object.entries(environment).filter(([name]) => !OMITTED.includes(name));
+  const given = Object.entries(environment).filter(([name]) => !CLIENT_KEYS.omitted.includes(name));
   const child = new Deno.Command(Deno.execPath(), {
-    args: [...denoArgs("start"), ...(port === undefined ? [] : ["--port", port])],
+    args: [...denoArgs("start"), CLIENT_KEYS.flag, ...(port === undefined ? [] : ["--port", port])],
     env: {
       ...Object.fromEntries(given),
       OPENAI_BASE_URL: baseUrl,

@@ -52,6 +52,22 @@ export function withSettingsFiles(environment: Environment, files: readonly Stor
   return Object.assign({}, environment, ...stored, Object.fromEntries(set));
 }
 
+/** Variables that a server which uses only its clients' keys doesn't get, and the flag that starts such a server. */
+export const CLIENT_KEYS: { readonly flag: string; readonly omitted: readonly string[] } = {
+  flag: "--client-keys",
+  omitted: ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"],
+};
+
+/** Returns files without the variables of {@linkcode CLIENT_KEYS}. */
+export function withoutKeys(files: readonly StoredVariables[]): readonly StoredVariables[] {
+  return files.map(({ path, values }) => ({
+    path,
+    values: Object.fromEntries(
+      Object.entries(values).filter(([name]) => !CLIENT_KEYS.omitted.includes(name)),
+    ),
+  }));
+}
+
 /** Sets variables in a file, created for its user only; an empty value removes one. */
 export async function storeSettings(path: string, values: Readonly<Record<string, string>>): Promise<void> {
   const all = Object.entries({ ...readValues(path), ...values }).filter(([, value]) => value !== "");
