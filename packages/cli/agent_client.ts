@@ -17,6 +17,7 @@ import { counted } from "@tare/server/internal/format";
 import { usdText } from "./dollars.ts";
 import { findOwnerKey, ownerKeyIn } from "./server/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./server/noted_server.ts";
+import { readSettingsFiles, withSettingsFiles } from "./server/settings_files.ts";
 import { wholeNumber } from "./option.ts";
 
 export { Reconnection, RefusedError } from "../server/client.ts";
@@ -45,13 +46,22 @@ export async function serverAddress(
   const stated = url ?? statedAddress(read("TARE_HOST"), read("TARE_PORT"));
   if (stated === undefined) {
     const found = await findServer(environment);
-    const token = read("TARE_TOKEN") || ownerKeyIn(found.data);
+    const token = read("TARE_TOKEN") || storedToken(environment, found.folder) || ownerKeyIn(found.data);
     return { url: found.url, ...(token && { token }) };
   }
   const { hostname = "", port } = URL.parse(stated) ?? {};
   const token = read("TARE_TOKEN") ||
-    (THIS_MACHINE.includes(hostname) ? findOwnerKey(Number(port) || 80, environment) : undefined);
+    (THIS_MACHINE.includes(hostname)
+      ? storedToken(environment) || findOwnerKey(Number(port) || 80, environment)
+      : undefined);
   return { url: stated, ...(token && { token }) };
+}
+
+function storedToken(
+  environment: Readonly<Record<string, string | undefined>>,
+  folder?: string,
+): string | undefined {
+  return withSettingsFiles({}, readSettingsFiles(environment, folder)).TARE_TOKEN;
 }
 
 /**

@@ -3,6 +3,7 @@ import { serverAddress } from "../agent_client.ts";
 import { findOwnerKey } from "./find_owner_key.ts";
 import { join } from "@std/path";
 import { noteOwnerPort, ownerKey } from "./owner_key.ts";
+import { settingsPaths, storeSettings } from "./settings_files.ts";
 
 async function withFolder<T>(use: (folder: string) => Promise<T>): Promise<T> {
   const folder = await Deno.makeTempDir();
@@ -72,4 +73,9 @@ Deno.test("findOwnerKey() returns the key of the last server on a port, or of TA
     // Other machines don't get it.
     assertEquals(await at("http://agent.example:1"), undefined);
     assertEquals(await at("http://127.0.0.1.example:1"), undefined);
+    // A stored key comes before the one in the data folder.
+    const config = { ...variables, XDG_CONFIG_HOME: join(home, "config") };
+    await storeSettings(settingsPaths(config)!.user, { TARE_TOKEN: "stored" });
+    assertEquals(await at("http://127.0.0.1:1", config), "stored");
+    assertEquals(await at("http://agent.example:1", config), undefined);
   }));
