@@ -174,6 +174,7 @@ export const COMMANDS = `${
 
 @path names a file (Tab completes it), @image.png attaches an image.
 A line that ends with \\ continues on the next one; pasted text is one message.
+In another terminal, tare page opens the page of this server, signed in.
 A cost unit is the price of one input token that is not read from the cache.`;
 
 /** Runs a line that begins with `/`. @throws {Error} with a message for users if the server refuses. */
