@@ -251,11 +251,11 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
   ],
   "openai, models and tools change": [
     "5: 2 compact; price rent 137 price -388; 1754 tokens, model_changed 1754; 1754 of 2142 units",
-    "7: 1 compact, 2 elide; price rent 0 price -833; 1302 tokens, tools_changed 1302; 1302 of 716 units",
+    "7: 1 compact, 2 elide; price rent 0 price -833; 1302 tokens, tools_changed 1302; 1302 of 628 units",
     "19: 3 elide; price rent 137 price 84; 2638 tokens, model_changed 1726; 1817 of 1850 units",
     "26: 6 elide; price rent 284 price 263; 2224 tokens, model_changed 1776; 1821 of 1741 units",
     "33: 1 elide; price rent 68 price -342; 4017 tokens, model_changed 1793; 2015 of 2750 units",
-    "35 calls, 36944 units, 20hamdzyv7e",
+    "35 calls, 36944 units, 1bhc0o4icmo",
   ],
   "anthropic-5m, pins and summaries": [
     "20: 3 compact, 6 elide; window rent 0 price 3528; 3455 tokens, own_rewrite 3455; 4319 of 917 units",

@@ -288,8 +288,13 @@ export function bookCall(
     : isEvidence
     ? served
     : predicted.cacheHitProbability;
-  const hitProbabilityOf = (sent: SentRequest) =>
-    nowMs - lastUseMs(sent) === predicted.idleMs ? cacheHitProbability : hitProbabilityBy(sent);
+  // A provider that served this call is assumed to hold other prefixes for their lifetime: no saving is claimed for a miss
+  // that only the baseline would have had.
+  const hitProbabilityOf = (sent: SentRequest) => {
+    const idleMs = nowMs - lastUseMs(sent);
+    if (idleMs === predicted.idleMs) return cacheHitProbability;
+    return served >= SERVED_SHARE && idleMs <= timeToLive(sent, profile) ? 1 : hitProbabilityBy(sent);
+  };
   // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
   const baselineSize = baselineSizeOf(before.sent, baseline, {
