@@ -21,7 +21,7 @@ export class Rereads {
   readonly #tools: ToolTraits | undefined;
   #positions = new Map<string, number[]>();
 
-  constructor(tools: ToolTraits | undefined, from?: Rereads) {
+  constructor(tools: ToolTraits | undefined, from: Rereads | undefined) {
     this.#tools = tools;
     if (!from) return;
     for (const [key, positions] of from.#positions) this.#positions.set(key, [...positions]);

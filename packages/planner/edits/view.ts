@@ -244,7 +244,8 @@ export class Layout {
   /** Tokens up to the end of each message without refetches and their results. */
   #ownEnds: number[] = [];
   #reply = NO_REPLY;
-  readonly #rereads: Rereads;
+  /** Absent in a dry run. */
+  readonly #rereads: Rereads | undefined;
   #reread: readonly number[];
   /** Messages before this one were compared when they arrived. */
   readonly #comparedFrom: number;
@@ -256,8 +257,10 @@ export class Layout {
 
   constructor(
     countTokens: CountTokens,
-    { other, tools, reread = [], seen = 0 }: {
+    { other, tools, reread = [], seen = 0, dryRun = false }: {
       readonly other?: Layout | undefined;
+      /** Whether the model sees what was evicted, so that no read is a refetch. Default: false. */
+      readonly dryRun?: boolean;
       readonly tools?: ToolTraits | undefined;
       /** {@linkcode Layout.reread} of an earlier layout, and the number of its messages. Default: none. */
       readonly reread?: readonly number[] | undefined;
@@ -265,7 +268,7 @@ export class Layout {
     } = {},
   ) {
     this.#countTokens = countTokens;
-    this.#rereads = new Rereads(tools, other && other.#rereads);
+    this.#rereads = dryRun ? undefined : new Rereads(tools, other && other.#rereads);
     this.#reread = other ? other.#reread : reread;
     this.#comparedFrom = other ? 0 : seen;
     if (!other) return;
@@ -522,7 +525,7 @@ export class Layout {
     if (isCut) {
       this.#fullEnds.length = this.#ownEnds.length = shared;
       this.#reread = this.#reread.filter((at) => at < shared);
-      this.#rereads.cutBack(shared);
+      this.#rereads?.cutBack(shared);
       this.#reply = this.#replyBefore(shared);
     }
     for (let at = shared; at < history.length; at++) this.#count(history[at]!, at);
@@ -590,6 +593,7 @@ export class Layout {
   }
 
   #isReread(message: ToolMessage, call: ToolCall, at: number): boolean {
+    if (!this.#rereads) return false;
     const isKnown = this.#reread.includes(at);
     const isFound = this.#rereads.add(message, {
       ...{ call, at },

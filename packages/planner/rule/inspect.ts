@@ -175,8 +175,9 @@ export class KnownSession {
     this.#options = options;
     this.#account = account;
     const { reread, seen } = account;
-    const { tools } = options;
-    this.#layout = new Layout(options.countTokens, { other: from && from.#layout, tools, reread, seen });
+    const { tools, dryRun = false } = options;
+    const layout = { other: from && from.#layout, tools, reread, seen, dryRun };
+    this.#layout = new Layout(options.countTokens, layout);
     this.#standings = new Standings(options);
     this.#isNew = from ? from.#isNew : true;
     this.#before = from ? from.#before : before;
