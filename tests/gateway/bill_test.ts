@@ -41,7 +41,7 @@ async function play(
 
 const recording = generateWorkload()[3]!;
 
-/** Returns a session that reads each path once: a read of evicted content is charged to Tare, whoever needs it. */
+/** Returns a session that reads each path once: a repeated read of evicted content is charged to Tare. */
 function readingOnce({ messages, ...rest }: Recording): Recording {
   const reads = new Set<string>();
   return {
