@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { chooseModel, lacksModel, listModels, modelRow } from "./choose_model.ts";
+import { chooseModel, lacksModel, listModels, modelRows } from "./choose_model.ts";
 
 /** Serves a list of models, and returns the paths and keys of its requests. */
 function provider(list: unknown, status = 200) {
@@ -36,7 +36,11 @@ Deno.test("chooseModel() rejects with the provider's error and what to do", asyn
   await close();
 });
 
-Deno.test("modelRow() shows the list price if it is known", () => {
-  assertEquals(modelRow("mine"), "mine");
-  assertEquals(modelRow("gpt-5.5"), `${"gpt-5.5".padEnd(28)} $5 in, $30 out per million`);
+Deno.test("modelRows() numbers the first models, with list prices that are known", () => {
+  assertEquals(modelRows(["mine", "gpt-5.5"]), [
+    "   1  mine",
+    `   2  ${"gpt-5.5".padEnd(28)} $5 in, $30 out per million`,
+  ]);
+  const rows = modelRows(Array.from({ length: 15 }, (_, at) => `m${at}`));
+  assertEquals([rows.length, rows.at(-1)], [13, "      and 3 more"]);
 });
