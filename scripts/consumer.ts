@@ -9,8 +9,8 @@ interface Published {
  * Returns the first fault that a consumer of a workspace's published packages would meet; undefined if there is none.
  *
  * `deno publish` uploads the packages, with rewritten imports, to a registry on loopback in place of JSR. A project in an
- * empty folder imports each entry point by its `jsr:` specifier, and a project per README, with the packages of its `deno
- * add` and `@std/assert`, runs its examples with type checks. `standIns` are folders of packages that the registry contains
+ * empty folder imports each entry point by its `jsr:` specifier, and a project per README, with the packages that it imports,
+ * runs its examples with type checks. `standIns` are folders of packages that the registry contains
  * unchanged.
  *
  * @throws {Error} if the system has no `tar`.
@@ -85,17 +85,15 @@ async function writeConsumers(
     entries.push(...paths.map((path) => `import "${specifier(name)}${path.slice(1)}";\n`));
     const readme = files?.get("/README.md");
     if (!readme) continue;
-    const [, line = ""] = /^deno add (.*)$/m.exec(new TextDecoder().decode(readme)) ?? [];
-    const added = [...line.matchAll(/jsr:(@[\w-]+\/[\w-]+)/g)].map(([, one]) => one!);
-    const folder = await writeProject(name, [...added, ...registry.has(ASSERT) ? [ASSERT] : []]);
+    const text = new TextDecoder().decode(readme);
+    const imported = [...text.matchAll(/ from "(@[\w-]+\/[\w-]+)/g)].map(([, one]) => one!);
+    const folder = await writeProject(name, imported.filter((one) => registry.has(one)));
     await Deno.writeFile(`${folder}/README.md`, readme);
     folders.push(folder);
   }
   await Deno.writeTextFile(`${all}/entry_points_test.ts`, entries.join(""));
   return folders;
 }
-
-const ASSERT = "@std/assert";
 
 async function answer(
   request: Request,
