@@ -86,7 +86,7 @@ async function writeConsumers(
     const readme = files?.get("/README.md");
     if (!readme) continue;
     const text = new TextDecoder().decode(readme);
-    const imported = [...text.matchAll(/ from "(@[\w-]+\/[\w-]+)/g)].map(([, one]) => one!);
+    const imported = [...text.matchAll(/(?: from|^import) "(@[\w-]+\/[\w-]+)/gm)].map(([, one]) => one!);
     const folder = await writeProject(name, imported.filter((one) => registry.has(one)));
     await Deno.writeFile(`${folder}/README.md`, readme);
     folders.push(folder);
