@@ -23,7 +23,10 @@ function turn(id: string): Message[] {
   ];
 }
 
-const history = [...["a", "b", "c"].flatMap(turn), QUESTION, ANSWER, QUESTION];
+const history = [
+  ...["a", "b", "c"].flatMap(turn),
+  ...[QUESTION, ANSWER, QUESTION, ANSWER, QUESTION, ANSWER, QUESTION],
+];
 
 async function rewrites(
   session: PlanningSession,

@@ -44,7 +44,7 @@ export interface PromptSessionOptions {
    * Nothing is archived or summarized. Default: false.
    */
   readonly dryRun?: boolean | undefined;
-  /** Active mechanisms. Default: all; `references` only in lossless mode and where cache reads are cheap. */
+  /** Active mechanisms. Default: all. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /**
    * Weight of refetches: `balanced` counts failed edits and repeated reads, too; `eager` evicts sooner, for
@@ -147,10 +147,12 @@ export interface Standing {
 /** Rules for eviction. */
 export interface Retention {
   /**
-   * Returns the expected refetch cost of a message at the next call, in cost units. A message that costs more
-   * to carry may be evicted. Must not grow while nothing refers to the message.
+   * Returns how often the next call is expected to need a message. A message that costs more to carry than
+   * this times its refetch cost may be evicted. Must not grow while nothing refers to the message.
    */
-  readonly loss: (standing: Standing, profile: Profile) => number;
+  readonly hazard: (standing: Standing) => number;
+  /** Returns the cost of needing an evicted message, in cost units. */
+  readonly refetchCost: (standing: Pick<Standing, "tokens" | "unseenTokens">, profile: Profile) => number;
   /** Protected tokens at the end, at most half the window, for results. Infinite: none is evicted. */
   readonly resultTailTokens: number;
   /**

@@ -246,16 +246,6 @@ export function withoutCache({ writes: _, ...profile }: Profile): Profile {
   return { ...profile, minTokens: Infinity, write: 1, read: 1, cacheLifetime: [] };
 }
 
-/** Read price below which references save. */
-const CHEAP_READ = 0.05;
-
-/**
- * Returns whether references to visible blocks save at these prices, as replays of recorded sessions show.
- */
-export function referencesPay({ read }: Pick<Profile, "read">): boolean {
-  return read < CHEAP_READ;
-}
-
 /**
  * Returns a profile's provider by its name in OpenTelemetry's conventions for generative AI, or the profile's
  * name.

@@ -22,7 +22,7 @@ import {
   type Retention,
   type SessionView,
 } from "./prompt_session.ts";
-import { currentProfile, currentWindow, type Profile, referencesPay } from "./providers.ts";
+import { currentProfile, currentWindow, type Profile } from "./providers.ts";
 import { EAGER, KEEP_WANTED } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL, quotePrompt } from "./rule/decide.ts";
 import { type Inspection, KnownSession, type Plan, planAsItIs, staysAsItIs } from "./rule/inspect.ts";
@@ -198,7 +198,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       : await ingestion.arrive(history.messages, state.edits, {
         limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
         recall: canRecall(history, call),
-        references: options.mechanisms?.references ?? (isLossless || referencesPay(known.profile)),
         stays: new Set([
           ...state.truncated,
           ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "retain" ? [place] : []),
@@ -447,7 +446,8 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
     "compaction?": "object",
     "isError?": "function",
     "retention?": {
-      "loss?": "function",
+      "hazard?": "function",
+      "refetchCost?": "function",
       "resultTailTokens?": "count",
       "stepTailTokens?": "count",
       "compactTools?": ON_OR_OFF,

@@ -114,14 +114,15 @@ Deno.test("plannerSession() reports the unchanged part of a prompt, also after a
 
 Deno.test("plannerSession() rewrites at once without a cache, permanently", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
-  const first = await view([...history, question]);
+  const asked = [...history, question, answer, question];
+  const first = await view(asked);
   assertEquals(first.rewrites.map(({ mechanism, removed }) => [mechanism, removed]), [
     ["planner", "3 old results"],
   ]);
   assertMatch(String(first.messages[2]!.content), /^\[elided: read result/);
   const entry = session.sent(usage(30_000));
   assertEquals([entry?.usage.promptTokens, entry?.decision?.cause], [30_000, "price"]);
-  const second = await view([...history, question, { role: "assistant", content: "ok" }, question]);
+  const second = await view([...asked, answer, question]);
   assertEquals(second.messages.slice(0, first.messages.length), first.messages);
   assertEquals([second.rewrites, second.saved.prune], [[], first.saved.prune]);
   assertEquals([second.saved.context, second.saved.schemas, second.saved.truncate], [0, 0, 0]);
@@ -249,10 +250,8 @@ Deno.test("plannerSession() removes edits of messages that don't exist any more"
 
 Deno.test("plannerSession() makes concurrent views one after the other, and records the passed one", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
-  const [first, second] = await Promise.all([
-    view([...history, question]),
-    view([...history, question, question]),
-  ]);
+  const asked = [...history, question, answer, question];
+  const [first, second] = await Promise.all([view(asked), view([...asked, question])]);
   assertEquals([first.rewrites.length, second.rewrites.length, editsOf(session)], [1, 0, [2, 6, 10]]);
   assertEquals(
     session.sent(usage(30_000), first)?.shares.placeholders,

@@ -243,7 +243,7 @@ Deno.test("shared store: a session that was deleted meanwhile is written as a wh
   await opened!.close();
   const again = await reportsOf(gateway({ ...laterOptions, store }));
   assertEquals(again, before);
-  assertEquals(callsIn(again), [13]);
+  assertEquals(callsIn(again), [12]);
 });
 
 for (const dialect of DIALECTS) {

@@ -22,6 +22,7 @@ import {
 export interface IngestionOptions
   extends Pick<FlatSessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
   readonly normalization: boolean;
+  readonly references: boolean;
 }
 
 type Draft = Omit<IngestEdit, "ref">;
@@ -66,7 +67,6 @@ export class Ingestion {
   #isInOrder = true;
   #places = new Map<string, number[]>();
   readonly #passages = new Map<number, readonly Passage[]>();
-  #references = false;
   #decided = 0;
   readonly #hidden = new HiddenBy();
 
@@ -137,12 +137,12 @@ export class Ingestion {
   *#takeIn(
     history: readonly Message[],
     edits: readonly Edit[],
-    { limitTokens = Infinity, recall, stays, references, from, drafts }: ArriveOptions & {
+    { limitTokens = Infinity, recall, stays, from, drafts }: ArriveOptions & {
       readonly from: number;
       readonly drafts: Map<number, Draft>;
     },
   ): Generator<void, void> {
-    this.#follow(history, edits, references);
+    this.#follow(history, edits);
     const hidden = this.#hidden;
     const ingestedBefore = lastIngestEdits(edits);
     for (let at = this.#taken.length; at < history.length; at++) {
@@ -213,13 +213,11 @@ export class Ingestion {
   /**
    * Resets the index if the history doesn't continue the ingested one or its messages are edited differently.
    */
-  #follow(history: readonly Message[], edits: readonly Edit[], references: boolean): void {
+  #follow(history: readonly Message[], edits: readonly Edit[]): void {
     this.#hidden.follow(edits);
     const isSame = this.#history.every((message, at) => message === history[at]);
     if (!isSame) this.#decided = 0;
-    const isIndexed = this.#references || !references;
-    this.#references = references;
-    if (isSame && isIndexed && this.#isInOrder && (edits === this.#edits || this.#isVisibleIn(edits))) return;
+    if (isSame && this.#isInOrder && (edits === this.#edits || this.#isVisibleIn(edits))) return;
     this.#isInOrder = true;
     this.#index = new LineIndex();
     this.#history = [];
@@ -252,7 +250,7 @@ export class Ingestion {
     taken.text = text;
     this.#passages.delete(place);
     const passages = this.#passagesOf(place);
-    if (!this.#references || passages.length === 0) return;
+    if (!this.#options.references || passages.length === 0) return;
     this.#index.add(place, passages);
     for (const name of new Set(passages.map(({ as }) => as))) {
       const places = this.#places.get(name);
@@ -270,9 +268,9 @@ export class Ingestion {
     if (message.role !== "tool" || text === undefined || !call || !this.#mayIngest(message, place, call)) {
       return undefined;
     }
-    const { countTokens, normalization } = this.#options;
+    const { countTokens, normalization, references } = this.#options;
     const how = chooseCompression(text, this.#factsOf(call), { normalization, recall });
-    const found = this.#references ? this.#refer(compress(text, how), { place, isVisible }) : [];
+    const found = references ? this.#refer(compress(text, how), { place, isVisible }) : [];
     const plain = normalization ? ingestedText(message, { how, normalization, references: [] }) : text;
     if (plain === text && found.length === 0) return undefined;
     const allTokens = countTokens(text);
@@ -492,7 +490,6 @@ export interface ArriveOptions {
   readonly limitTokens?: number | undefined;
   readonly recall: boolean;
   readonly stays: ReadonlySet<number>;
-  readonly references: boolean;
 }
 
 export interface Arrived {

@@ -89,13 +89,15 @@ async function play(billed: (read: Usage) => Usage): Promise<{ entries: LedgerEn
     profile: PROFILE,
     archive: memoryArchive(),
     countTokens: estimateTokens,
-    windowTokens: 60_000,
+    windowTokens: 200_000,
+    // A longer bill would allow dearer rewrites.
+    advanced: { lossLimit: Infinity },
   });
   const cache = new PrefixCache(PROFILE);
   const entries: LedgerEntry[] = [];
   const prompts: number[] = [];
   let messages: Message[] = [{ role: "user", content: "Review all of src." }];
-  for (let at = 0; at < 24; at++) {
+  for (let at = 0; at < 40; at++) {
     const nowMs = at * 20_000;
     const view = await session.view({ messages, tools: [] }, { nowMs });
     const units = PrefixCache.unitsOf(view, estimateTokens);

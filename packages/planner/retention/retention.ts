@@ -23,7 +23,7 @@ import type { FlatSessionOptions, Retention } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
-// A rule returns the cost of a message's absence; `Standings` tracks the rule's inputs per message;
+// A rule returns hazard and cost of a message's absence; `Standings` tracks the rule's inputs per message;
 // `findRemovals()` finds the evictable parts. Parts worth carrying are skipped until an event wakes them.
 
 /** Assumed prompt tokens of a refetch. The actual prompt would feed back: a large one would retain more. */
@@ -32,27 +32,33 @@ const REFETCH_OUTPUT_TOKENS = 60;
 const OUTPUT_PRICE = 5;
 const REFETCH_ORIGINAL_TOKENS = 7_000;
 
+/** Weight of a refetch's cost, which also delays and repeats work. */
+const REFETCH_WEIGHT = 2.2;
+
 /** Weight of a message's text over its names: an edit with a forgotten text fails before it is read again. */
-const TEXT_WEIGHT = 1.5;
+const TEXT_WEIGHT = 2;
 
 /**
  * Default rule (docs/mechanisms.md, Retention). The probability falls with the calls since the last
- * reference, about as 0.12 / age in recorded sessions. This is GreedyDual-Size (Cao, Irani 1997), or Landlord
- * (Young 2002), with a measured hazard in place of a credit.
+ * reference. Recorded sessions use a message's names at about 0.12 / age; the factor is lower because most of
+ * them are visible elsewhere, at least by their parts. This is GreedyDual-Size (Cao, Irani 1997), or Landlord (Young 2002),
+ * with a measured hazard in place of a credit.
  */
 export const KEEP_WANTED: Retention = {
-  loss({ tokens, fileText, edits, names, age, wantedAge, unseenTokens }, { read, write }) {
+  hazard({ tokens, fileText, edits, names, age, wantedAge }) {
     const size = Math.sqrt(tokens / 1000);
     const text = edits
       ? 0.3 * size / wantedAge ** 1.25
       : fileText
       ? 0.3 * size / wantedAge ** 1.5
       : 0.024 * size / wantedAge;
-    const named = names > 0 ? 0.12 * names ** 0.15 / age : 0;
-    const repair = (REFETCH_PROMPT_TOKENS + unseenTokens) * read + REFETCH_OUTPUT_TOKENS * OUTPUT_PRICE +
-      Math.min(tokens, REFETCH_ORIGINAL_TOKENS) * write;
-    return 2.2 * (TEXT_WEIGHT * text + named) * repair;
+    const named = names > 0 ? 0.042 * names ** 0.15 / age : 0;
+    return TEXT_WEIGHT * text + named;
   },
+  refetchCost: ({ tokens, unseenTokens }, { read, write }) =>
+    REFETCH_WEIGHT *
+    ((REFETCH_PROMPT_TOKENS + unseenTokens) * read + REFETCH_OUTPUT_TOKENS * OUTPUT_PRICE +
+      Math.min(tokens, REFETCH_ORIGINAL_TOKENS) * write),
   resultTailTokens: 0,
   stepTailTokens: 8_000,
   compactTools: true,
@@ -69,12 +75,13 @@ const MOST_NAMED = 8;
 /** Rule for work that hardly returns to what it read. */
 export const EAGER: Retention = {
   ...KEEP_WANTED,
-  loss: (standing, profile) => EAGER_SHARE * KEEP_WANTED.loss(standing, profile),
+  refetchCost: (standing, profile) => EAGER_SHARE * KEEP_WANTED.refetchCost(standing, profile),
 };
 
 /** Rule by age alone: results before the protected tail are evicted; steps and tools stay. */
 export const BY_AGE: Retention = {
-  loss: () => 0,
+  hazard: () => 0,
+  refetchCost: () => 0,
   resultTailTokens: 16_384,
   stepTailTokens: Infinity,
   compactTools: false,
@@ -657,23 +664,34 @@ function drop(
 
 function lossOf(places: readonly number[], ahead: number, seen: Seen, options: RemovalOptions): number {
   let loss = 0;
-  for (const at of places) loss += lossAt(at, ahead, seen, options);
+  for (const at of places) {
+    const { hazard, refetchCost } = riskAt(at, ahead, seen, options);
+    loss += hazard * refetchCost;
+  }
   return loss;
 }
 
-function lossAt(
+interface Risk {
+  /** Expected uses at the next call. */
+  readonly hazard: number;
+  readonly refetchCost: number;
+}
+
+const NO_RISK: Risk = { hazard: 0, refetchCost: 0 };
+
+function riskAt(
   at: number,
   ahead: number,
   { layout, standings }: Seen,
   { retention, profile, scale }: RemovalOptions,
-): number {
+): Risk {
   const bearer = standings.bearers[at]!;
-  if (bearer.error === "over") return 0;
+  if (bearer.error === "over") return NO_RISK;
   const { fileText, edits, names, arrivedAt, wanted } = bearer;
   const named = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
   const failed = bearer.error === "open" ? retention.errorWeight : 1;
   const weight = named * (failed < Infinity ? failed : 1);
-  return weight * retention.loss({
+  const standing = {
     tokens: scale.perToken * layout.tokensAt(at),
     fileText,
     edits,
@@ -682,12 +700,16 @@ function lossAt(
     wantedAge: 1 + standings.call + ahead - wanted,
     // In steps, so that decisions stay stable.
     unseenTokens: 1_000 * Math.max(0, Math.round(scale.unseen / 1_000)),
-  }, profile);
+  };
+  return {
+    hazard: weight * retention.hazard(standing),
+    refetchCost: retention.refetchCost(standing, profile),
+  };
 }
 
 /**
- * Compares the refetch cost of messages with its saving. A cost that falls with the age `a` totals `L · a ·
- * ln(1 + H/a)` over H calls.
+ * Compares the refetch cost of messages with its saving. A hazard that falls with the age `a` totals `h · a ·
+ * ln(1 + H/a)` over H calls. Until the window is full again, a message is fetched at most once.
  */
 function worth(
   tokens: number,
@@ -700,11 +722,12 @@ function worth(
   let ahead = 0;
   let untilFull = 0;
   for (const at of places) {
-    const its = lossAt(at, 0, seen, options);
+    const { hazard, refetchCost } = riskAt(at, 0, seen, options);
     const age = 1 + seen.standings.call - seen.standings.bearers[at]!.wanted;
-    loss += its;
-    ahead += its * age * Math.log(1 + horizonCalls / age);
-    if (options.weighsLoss) untilFull += its * age * Math.log(1 + ROOM_CALLS / age);
+    const usesWithin = (calls: number) => hazard * age * Math.log(1 + calls / age);
+    loss += hazard * refetchCost;
+    ahead += usesWithin(horizonCalls) * refetchCost;
+    if (options.weighsLoss) untilFull += (1 - Math.exp(-usesWithin(ROOM_CALLS))) * refetchCost;
   }
   const idle = tokens > 0 && loss <= tokens * read;
   const evicts = horizonCalls > 0 ? tokens > 0 && ahead <= tokens * (write + horizonCalls * read) : idle;

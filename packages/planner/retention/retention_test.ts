@@ -135,7 +135,7 @@ Deno.test("findRemovals() carries an unanswered error longer than another result
     return Infinity;
   };
   const [result, error] = [callsUntilIdle(false), callsUntilIdle(true)];
-  assertEquals([result, error], [2, 8]);
+  assertEquals([result, error], [3, 11]);
 });
 
 Deno.test("findRemovals() evicts an error first whose call has succeeded since", () => {
@@ -170,7 +170,7 @@ Deno.test("findRemovals() evicts no step whose results are missing or in another
 
 Deno.test("findRemovals() keeps a read of the active turn that the user named, until the file is edited", () => {
   const question = (name: string): Message => ({ role: "user", content: `Look at src/${name}.` });
-  const later = Array.from({ length: 12 }, (_, at) => step(`s${at}`, 10)).flat();
+  const later = Array.from({ length: 16 }, (_, at) => step(`s${at}`, 10)).flat();
   const found = (name: string, ...more: readonly Message[]) =>
     find([question(name), ...step("parser", 5_000, "read"), ...later, ...more], {
       profile: profileNamed("anthropic-5m"),
@@ -181,7 +181,7 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
   const list = Array.from({ length: 9 }, (_, at) => `reader_${at}`);
   const reads = list.map((id) => step(id, 10, "read")).flat();
   const afterReads = (name: string) =>
-    find([question(name), ...step("parser", 5_000, "read"), ...reads, ...later.slice(0, 6)], {
+    find([question(name), ...step("parser", 5_000, "read"), ...reads, ...later.slice(0, 12)], {
       profile: profileNamed("anthropic-5m"),
     });
   assertEquals(afterReads(`parser.ts, src/${list.join(".ts, src/")}.ts`), [2]);
@@ -192,7 +192,7 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
 });
 
 Deno.test("EAGER evicts a result sooner", () => {
-  const later = Array.from({ length: 4 }, (_, at) => step(`s${at}`, 10)).flat();
+  const later = Array.from({ length: 6 }, (_, at) => step(`s${at}`, 10)).flat();
   const history = [{ role: "user", content: "Go." } as const, ...step("parser", 3_000, "read"), ...later];
   const found = (retention: typeof EAGER) =>
     find(history, { retention, profile: profileNamed("anthropic-5m") });
@@ -226,7 +226,7 @@ Deno.test("findRemovals() returns nothing twice, but elides results truncated at
     ref: "0123456789abcdef",
     text: "[elided: run result, 8000 bytes; ref 0123456789abcdef]",
   };
-  const old = [...turn("a", 2_000), ...turn("b", 10).slice(0, 1)];
+  const old = [...turn("a", 2_000), ...turn("b", 10)];
   assertEquals(find(old, { edits: [elide] }), []);
   assertEquals(find(old, { edits: [{ ...elide, text: "head\n".repeat(1_000) }] }), [2]);
   const drop: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[gone]" };
@@ -279,7 +279,7 @@ Deno.test("Standings attribute a call of call_tool to the tool that it names", (
 
 Deno.test("findRemovals() reads names only in head and tail of a very long text", () => {
   const names: number[] = [];
-  const loss = (standing: Parameters<typeof KEEP_WANTED.loss>[0]) => {
+  const hazard = (standing: Parameters<typeof KEEP_WANTED.hazard>[0]) => {
     names.push(standing.names);
     return 0;
   };
@@ -294,7 +294,7 @@ Deno.test("findRemovals() reads names only in head and tail of a very long text"
       { role: "tool", tool_call_id: "a", content },
       ...turn("b", 10),
       ...turn("c", 10),
-    ], { retention: { ...retention, loss } });
+    ], { retention: { ...retention, hazard } });
     return Math.max(...names);
   };
   assertEquals(

@@ -43,11 +43,10 @@ export interface CachedPrompt {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly cacheHitProbability: number;
-  /**
-   * Tokens of the whole history, evicted content included; infinite if only a full window evicts. Default:
-   * `promptTokens`.
-   */
+  /** Tokens of the whole history, evicted content included. Default: `promptTokens`. */
   readonly historyTokens?: number;
+  /** Calls of the session so far. Default: 0. */
+  readonly calls?: number;
 }
 
 /** A prompt, its evictable parts, and the limits of the decision. */
@@ -205,15 +204,18 @@ function makeRoom(situation: Situation): readonly Removal[] {
 }
 
 /**
- * Weighs the cost by the expected number of times that the window is emptied: a session probably grows as
- * much again as it has.
+ * Returns the parts that free enough tokens at the lowest cost per token by which the session still grows,
+ * probably as many as it has: `once · (1/history + 1/freed)`, because the window is emptied again whenever the
+ * freed tokens have come back, less what reading the freed tokens would cost.
  */
 function cheapestRoom(
   removals: readonly Removal[],
   neededTokens: number,
-  { profile, promptTokens, cachedTokens, cacheHitProbability, historyTokens = promptTokens }: CachedPrompt,
+  prompt: CachedPrompt,
 ): readonly Removal[] {
-  const broken = cacheHitProbability * (profile.write - profile.read);
+  const { profile: { write, read }, promptTokens, cachedTokens, cacheHitProbability, calls = 0 } = prompt;
+  const { historyTokens = promptTokens } = prompt;
+  const broken = cacheHitProbability * (write - read);
   let best: { readonly cost: number; readonly removals: readonly Removal[] } | undefined;
   for (let back = 1; back < 2 * removals.length; back *= 2) {
     const rest = removals.slice(-back);
@@ -226,7 +228,7 @@ function cheapestRoom(
       loss += removal.loss;
       if (freed < neededTokens) continue;
       const once = broken * Math.max(0, cachedTokens - start - freed) + loss;
-      const cost = once * (1 / historyTokens + 1 / freed);
+      const cost = once * (1 / historyTokens + 1 / freed) - read * freed * calls / historyTokens;
       if (cost < (best?.cost ?? Infinity)) best = { cost, removals: byWorth.slice(0, at + 1) };
     }
   }

@@ -377,9 +377,11 @@ Deno.test("decide() empties a full window at the lowest total cost, of the newes
       windowUse: fc.option(fc.integer({ min: 8_000, max: 14_000 }), { nil: undefined }),
       fullFrom: fc.option(fc.integer({ min: 3_000, max: 13_000 }), { nil: undefined }),
     }),
-    fc.constantFrom(undefined, 50_000, Infinity),
-    (all, { windowUse, fullFrom, ...options }, historyTokens) => {
+    fc.constantFrom(undefined, 50_000),
+    fc.constantFrom(0, 30, 400),
+    (all, { windowUse, fullFrom, ...options }, historyTokens, calls) => {
       const given = {
+        calls,
         ...(historyTokens !== undefined && { historyTokens }),
         ...(windowUse !== undefined && { windowUse }),
         ...(fullFrom !== undefined && { fullFrom }),
@@ -406,7 +408,8 @@ Deno.test("decide() empties a full window at the lowest total cost, of the newes
               const loss = chosen.reduce((sum, one) => sum + one.loss, 0);
               const broken = Math.max(0, options.cachedTokens - behind[0]!.start - freed);
               const once = options.cacheHitProbability * (profile.write - profile.read) * broken + loss;
-              const cost = once * (1 / (historyTokens ?? warm.promptTokens) + 1 / freed);
+              const history = historyTokens ?? warm.promptTokens;
+              const cost = once * (1 / history + 1 / freed) - profile.read * freed * calls / history;
               if (freed >= needed && cost < best.cost) best = { cost, removals: chosen };
             }
           }
