@@ -47,10 +47,9 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:
-      "Searches text files line by line. The first line of the result counts matches and skipped files: hidden, " +
-      "git-ignored and binary.",
+      "Searches text files line by line. The first line counts matches and skipped files: hidden, git-ignored, binary.",
     properties: {
-      pattern: { type: "string", description: "RE2 regular expression: no lookaround, no backreferences." },
+      pattern: { type: "string", description: "RE2: no lookaround, no backreferences; a|b finds both." },
       path: {
         type: "string",
         description: "Folder or file. Default: the workspace.",
@@ -60,7 +59,7 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
         minLength: 1,
         description: 'Files such as "*.ts" (in any folder) or "src/**/*.md".',
       },
-      ignore_case: { type: "boolean", description: "Default: false." },
+      ignore_case: { type: "boolean" },
       output: {
         type: "string",
         enum: ["lines", "files", "count"],
@@ -76,7 +75,7 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
         type: "integer",
         minimum: 1,
         maximum: MAX_RESULTS,
-        description: `Maximum of rows. Default: ${DEFAULT_RESULTS}.`,
+        description: `Rows. Default: ${DEFAULT_RESULTS}.`,
       },
       include_hidden: { type: "boolean", description: "Git-ignored too." },
     },
