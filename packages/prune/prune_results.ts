@@ -123,7 +123,7 @@ export type SelectOptions = Omit<PruneOptions, "archive">;
  * A candidate is before the protected tail, contains only text, has `minBytes`, loses at least half of its
  * tokens, and is followed by an assistant message. Retained are results of tools with the stance `keep`,
  * errors, and originals that were recalled twice. A result is *superseded* if a later successful call repeats
- * its tool and arguments or writes the file that it read. The last line of a result of a tool that `replays`
+ * its tool and arguments or writes all files that it read. The last line of a result of a tool that `replays`
  * lists the files that its calls wrote.
  *
  * `tokensAfter` is an estimate, accurate to a few tokens.
@@ -218,7 +218,9 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
     let keys = keysByTool.get(call.tool);
     if (keys === undefined) keysByTool.set(call.tool, keys = new Set());
     const read = resources(call, reads);
-    if (keys.has(call.key) || read.length > 0 && read.every((path) => written.has(path))) superseded.add(index);
+    if (keys.has(call.key) || read.length > 0 && read.every((path) => written.has(path))) {
+      superseded.add(index);
+    }
     // Files are written even if the program failed afterwards.
     for (const path of replays ? pathsWritten(message) : []) written.add(plainPath(path));
     if (reportsError(message, index, options)) continue;

@@ -416,7 +416,10 @@ export class Ingestion {
 const HEADING = /^==> (?:.*[/\\])?([^/\\]+?) <==(?: |$)/;
 
 /** Returns the parts of a result by file. Each part begins with a heading, as by `head` and `read_file`. */
-function passagesByFile(lines: readonly (string | undefined)[], files: readonly string[]): readonly Passage[] {
+function passagesByFile(
+  lines: readonly (string | undefined)[],
+  files: readonly string[],
+): readonly Passage[] {
   const passages: { as: string; lines: (string | undefined)[] }[] = [{ as: files[0]!, lines: [] }];
   for (const line of lines) {
     const file = files.length > 1 ? HEADING.exec(line ?? "")?.[1] : undefined;

@@ -100,14 +100,17 @@ Deno.test("judgeBy() removes files that a rule denies from a call that reads oth
       '==> env <== Cannot read "env": it does not exist. Look for it with list_files.',
     ]);
     const { effects } = await judgement("read_file", { path: "src/a.ts", also }) as { effects: unknown };
-    assertEquals(effects, { root: real, reads: ["src/a.ts", "docs/a.txt", "env"].map((it) => join(real, it)) });
+    assertEquals(effects, {
+      root: real,
+      reads: ["src/a.ts", "docs/a.txt", "env"].map((it) => join(real, it)),
+    });
     assertEquals(await decide("read_file", { path: "secrets/a", also: [{ path: ".env" }] }), "deny");
     // A rule about the path as written applies to that file only.
     const written = judged(given, [{ tool: "*", paths: ["src/inner/**"], decision: "deny" }]);
     const twice = { path: "src/inner/a", also: [{ path: "secrets/a" }, { path: "docs/a.txt" }] };
     assertEquals((await written.run("read_file", twice)).split("\n").map((line) => line.slice(0, 30)), [
-      '==> src/inner/a <== Cannot rea',
-      '==> secrets/a <== Cannot read ',
+      "==> src/inner/a <== Cannot rea",
+      "==> secrets/a <== Cannot read ",
       "==> docs/a.txt <== lines 1-1 o",
       "text",
     ]);

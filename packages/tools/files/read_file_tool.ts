@@ -45,9 +45,10 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
   };
   return defineTool<ReadFileArguments>({
     name: "read_file",
-    description: `Reads text files: at most ${MAX_LINES} lines or ${
-      MAX_RESULT_BYTES / 1024
-    } KiB per call, unchanged, after a line with the range, the total and how to continue. Shows images ` +
+    description:
+      `Reads text files: at most ${MAX_LINES} lines or ${
+        MAX_RESULT_BYTES / 1024
+      } KiB per call, unchanged, after a line with the range, the total and how to continue. Shows images ` +
       "(PNG, JPEG, GIF, WebP).",
     properties: {
       path: { type: "string", description: "From the workspace." },
