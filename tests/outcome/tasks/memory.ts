@@ -64,11 +64,13 @@ const UNDO_AN_EDIT: Task = {
   turns: [
     function* (question) {
       const [, now] = /RETRIES to (\d+)/.exec(question)!;
-      for (const name of ["net", "disk", "mail"]) {
-        const found = yield* work({ read: `src/${name}.js` });
-        const line = /^export const RETRIES = \d+;/m.exec(found)?.[0] ?? "lost";
-        yield* work({ edit: `src/${name}.js`, old: line, now: `export const RETRIES = ${now};` });
-      }
+      const names = ["net", "disk", "mail"];
+      const text = yield* work(...names.map((name) => ({ read: `src/${name}.js` })));
+      const lines = names.map((name) =>
+        new RegExp(`^export const RETRIES = \\d+;(?= // ${name}$)`, "m").exec(text)?.[0] ?? "lost"
+      );
+      const line = `export const RETRIES = ${now};`;
+      yield* work(...names.map((name, at) => ({ edit: `src/${name}.js`, old: lines[at]!, now: line })));
       return "Done in all three.";
     },
     ...[doOtherWork, doOtherWork],
