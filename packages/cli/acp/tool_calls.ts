@@ -42,7 +42,11 @@ export function describeToolCall(
   }
   const path = string(fields, "path");
   const absoluteOf = (path: string | undefined) =>
-    path === undefined || isAbsolute(path) ? path : workspace === undefined ? undefined : join(workspace, path);
+    path === undefined || isAbsolute(path)
+      ? path
+      : workspace === undefined
+      ? undefined
+      : join(workspace, path);
   const absolute = absoluteOf(path);
   const at = (part: Fields): ToolCallLocation[] => {
     const [path, line] = [absoluteOf(string(part, "path")), part.start_line];
