@@ -49,7 +49,7 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
     description:
       "Searches text files line by line. The first line counts matches and skipped files: hidden, git-ignored, binary.",
     properties: {
-      pattern: { type: "string", description: "RE2: no lookaround, no backreferences; a|b finds both." },
+      pattern: { type: "string", description: "RE2: no lookaround, no backreferences." },
       path: {
         type: "string",
         description: "Folder or file. Default: the workspace.",
@@ -59,7 +59,7 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
         minLength: 1,
         description: 'Files such as "*.ts" (in any folder) or "src/**/*.md".',
       },
-      ignore_case: { type: "boolean" },
+      ignore_case: { type: "boolean", description: "Default: false." },
       output: {
         type: "string",
         enum: ["lines", "files", "count"],
