@@ -17,13 +17,22 @@ function of(verb: string, name: string): Describe {
   return ({ [name]: value }) => text(value) === undefined ? undefined : [`${verb} ${value}`, name];
 }
 
+/** Returns the files and ranges that a call of `read_file` reads. */
+export function readParts({ also, ...first }: Fields): readonly Fields[] {
+  return [first, ...(Array.isArray(also) ? also : []).map((part) => Object(part))];
+}
+
+function partTitle({ path, start_line: start, end_line: end }: Fields): string | undefined {
+  if (text(path) === undefined) return undefined;
+  if (start === undefined && end === undefined) return `${path}`;
+  return `${path} (${JSON.stringify(start ?? 1)}–${end === undefined ? "" : JSON.stringify(end)})`;
+}
+
 const TITLES: Readonly<Record<string, Describe>> = {
-  read_file({ path, start_line: start, end_line: end }) {
-    if (text(path) === undefined) return undefined;
-    const lines = start === undefined && end === undefined
-      ? ""
-      : ` (${JSON.stringify(start ?? 1)}–${end === undefined ? "" : JSON.stringify(end)})`;
-    return [`Read ${path}${lines}`, "path", "start_line", "end_line"];
+  read_file(fields) {
+    const parts = readParts(fields).map(partTitle);
+    if (parts.includes(undefined)) return undefined;
+    return [`Read ${parts.join(", ")}`, "path", "start_line", "end_line", "also"];
   },
   list_files({ path, glob }) {
     const files = text(glob) === undefined ? "" : ` (${glob})`;

@@ -5,6 +5,12 @@ Deno.test("callInShort() returns calls in words", () => {
   const cases: readonly (readonly [name: string, args: unknown, expected: string])[] = [
     ["read_file", { path: "lib/hooks.js", start_line: 1, end_line: 80 }, "Read lib/hooks.js (1–80)"],
     ["read_file", { path: "a", start_line: 9 }, "Read a (9–)"],
+    [
+      "read_file",
+      { path: "a", also: [{ path: "b c" }, { path: "a", start_line: 5, end_line: 9 }] },
+      "Read a, b c, a (5–9)",
+    ],
+    ["read_file", { path: "a", also: "b" }, "Read a"],
     ["list_files", {}, "List ."],
     ["search_files", { pattern: "a|b", path: "src", glob: "*.ts" }, "Search a|b in src, *.ts"],
     ["shell", { command: "npm test" }, "Run npm test"],

@@ -104,7 +104,8 @@ export interface Tool {
    */
   readonly stance?: "rederivable" | "once" | "keep";
   /**
-   * Argument with the target that a call reads, such as `path`; a later write to it makes the result stale.
+   * Argument with the target that a call reads, such as `path`, at any depth; later writes to all targets make
+   * the result stale.
    */
   readonly reads?: string;
   /** Argument with a written target. */

@@ -123,7 +123,7 @@ export type SelectOptions = Omit<PruneOptions, "archive">;
  * A candidate is before the protected tail, contains only text, has `minBytes`, loses at least half of its
  * tokens, and is followed by an assistant message. Retained are results of tools with the stance `keep`,
  * errors, and originals that were recalled twice. A result is *superseded* if a later successful call repeats
- * its tool and arguments or writes the file that it read. The last line of a result of a tool that `replays`
+ * its tool and arguments or writes all files that it read. The last line of a result of a tool that `replays`
  * lists the files that its calls wrote.
  *
  * `tokensAfter` is an estimate, accurate to a few tokens.
@@ -217,21 +217,21 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
     const { reads, writes, replays } = traitsOf(call.tool, options.tools);
     let keys = keysByTool.get(call.tool);
     if (keys === undefined) keysByTool.set(call.tool, keys = new Set());
-    const read = resource(call, reads);
-    if (keys.has(call.key) || (read !== undefined && written.has(read))) superseded.add(index);
+    const read = resources(call, reads);
+    if (keys.has(call.key) || read.length > 0 && read.every((path) => written.has(path))) {
+      superseded.add(index);
+    }
     // Files are written even if the program failed afterwards.
     for (const path of replays ? pathsWritten(message) : []) written.add(plainPath(path));
     if (reportsError(message, index, options)) continue;
     keys.add(call.key);
-    const target = resource(call, writes);
-    if (target !== undefined) written.add(target);
+    for (const path of resources(call, writes)) written.add(path);
   }
   return superseded;
 }
 
-function resource(call: ParsedCall, argument: string | undefined): string | undefined {
-  const path = argument === undefined ? undefined : call.args.get(argument);
-  return path === undefined ? undefined : plainPath(path);
+function resources(call: ParsedCall, argument: string | undefined): readonly string[] {
+  return (argument === undefined ? undefined : call.args.get(argument))?.map(plainPath) ?? [];
 }
 
 function plainPath(path: string): string {
@@ -252,7 +252,7 @@ function recalledTwice(results: readonly PairedResult[]): string[] {
 }
 
 function recalledRef(call: ParsedCall): string | undefined {
-  return call.tool === RECALL_TOOL.function.name ? call.args.get("ref") : undefined;
+  return call.tool === RECALL_TOOL.function.name ? call.args.get("ref")?.[0] : undefined;
 }
 
 function hasBytes(text: string, bytes: number): boolean {
@@ -432,7 +432,8 @@ async function findWhole(
 interface ParsedCall {
   readonly tool: string;
   readonly key: string;
-  readonly args: ReadonlyMap<string, string>;
+  /** Short texts by the name of their argument, at any depth. */
+  readonly args: ReadonlyMap<string, readonly string[]>;
 }
 
 /** Tool message and the call that it answers. */
@@ -487,7 +488,8 @@ function parseCall(call: ToolCall): ParsedCall {
   if (call.type === "custom") return { tool, key: text, args: new Map() };
   try {
     const value: unknown = JSON.parse(text);
-    const args = new Map(Object.entries(value ?? {}).filter(isShortText));
+    const args = new Map<string, string[]>();
+    addShortTexts(args, value);
     return { tool, key: text.length > SHORT_CHARS ? text : canonicalJson(value), args };
   } catch {
     // Arguments that aren't JSON, or are nested too deeply, equal only the same text.
@@ -495,8 +497,15 @@ function parseCall(call: ToolCall): ParsedCall {
   }
 }
 
-function isShortText(entry: [string, unknown]): entry is [string, string] {
-  return typeof entry[1] === "string" && entry[1].length <= SHORT_CHARS;
+function addShortTexts(args: Map<string, string[]>, value: unknown): void {
+  for (const [name, part] of Object.entries(value ?? {})) {
+    if (typeof part === "object") addShortTexts(args, part);
+    else if (typeof part === "string" && part.length <= SHORT_CHARS) {
+      const texts = args.get(name);
+      if (texts) texts.push(part);
+      else args.set(name, [part]);
+    }
+  }
 }
 
 function canonicalJson(value: unknown): string {

@@ -43,6 +43,19 @@ Deno.test("selectElisions() puts superseded results first: the same call made ag
   ]);
 });
 
+Deno.test("selectElisions() treats a read of several files as superseded once all of them were written", () => {
+  const tools = { read_file: { reads: "path" }, edit_file: { writes: "path" } };
+  const read = (path: string, also: string) => step("read_file", { path, also: [{ path: also }] }, text(500));
+  const messages = [
+    ...read("a", "b"), // 1: both written at 5 and 7
+    ...read("a", "c"), // 3: only one written
+    ...step("edit_file", { path: "a" }, "done"),
+    ...step("edit_file", { path: "b" }, "done"),
+    say("done"),
+  ];
+  assertEquals(reasons(select(messages, { tools })), [[1, "superseded"], [3, "old"]]);
+});
+
 Deno.test("selectElisions() treats files that a program reports as written as such, failed or not", () => {
   const tools = { read_file: { reads: "path" }, run_program: { replays: true } } as const;
   const read = (path: string) => step("read_file", { path }, text(500));

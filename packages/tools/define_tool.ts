@@ -39,11 +39,7 @@ export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): To
     ...(required && { required }),
     additionalProperties: false,
   };
-  const problemOf = (args: Args, error: unknown): string => {
-    const reason = error instanceof ToolRefusal ? error.message : ioReason(error);
-    if (reason === undefined) throw error;
-    return `Cannot ${attempt(args)}: ${reason}`;
-  };
+  const problemOf = (args: Args, error: unknown) => `Cannot ${attempt(args)}: ${refusalReason(error)}`;
   return {
     definition: { type: "function", function: { name, description, parameters } },
     ...rest as Pick<Tool, Exclude<keyof typeof rest, "required">>,
@@ -99,6 +95,13 @@ const REASONS: Readonly<Record<string, string>> = {
   ESTALE: "the network file system lost it; try again.",
   ETXTBSY: "it is a program that is running.",
 };
+
+/** Returns the reason of a refusal or a system error; throws others. */
+export function refusalReason(error: unknown): string {
+  const reason = error instanceof ToolRefusal ? error.message : ioReason(error);
+  if (reason === undefined) throw error;
+  return reason;
+}
 
 /** Returns the reason of a system error without absolute paths; `undefined` for other errors. */
 export function ioReason(error: unknown): string | undefined {

@@ -42,10 +42,22 @@ Deno.test("workspaceTools() describes every tool and every argument, in closed s
 Deno.test("workspaceTools() rejects invalid arguments by schema", () => {
   const invalid: Record<string, readonly unknown[]> = {
     list_files: [{ depth: 0 }, { path: 1 }, { recursive: true }, { glob: "" }],
-    read_file: [{}, { path: "a", start_line: 0 }, { path: "a", start_line: 1.5 }, {
-      path: "a",
-      end_line: "9",
-    }],
+    read_file: [
+      {},
+      { also: [{ path: "a" }] },
+      { path: "a", also: ["b"] },
+      {
+        path: "a",
+        also: [{ path: "b", lines: 1 }],
+      },
+      { path: "a", also: Array(32).fill({ path: "b" }) },
+      { path: "a", start_line: 0 },
+      { path: "a", start_line: 1.5 },
+      {
+        path: "a",
+        end_line: "9",
+      },
+    ],
     search_files: [{}, { pattern: "a", output: "json" }, { pattern: "a", context_lines: -1 }, {
       pattern: "a",
       max_results: 1e6,

@@ -205,7 +205,24 @@ export function hits(text: string): readonly { readonly path: string; readonly l
   });
 }
 
-export const TARE: Hands = (works) => works.map(tareCall);
+/** Tare's tools: one call reads all files and ranges that follow one another. */
+export const TARE: Hands = (works) => {
+  const calls: WantedCall[] = [];
+  let parts: Readonly<Record<string, unknown>>[] = [];
+  for (const [at, work] of works.entries()) {
+    const call = tareCall(work);
+    if (!("read" in work)) {
+      calls.push(call);
+      continue;
+    }
+    parts = [...parts, call.args];
+    if (at + 1 < works.length && "read" in works[at + 1]!) continue;
+    const [first, ...also] = parts;
+    calls.push({ ...call, args: { ...first, ...(also.length > 0 && { also }) } });
+    parts = [];
+  }
+  return calls;
+};
 
 /** Tare's tools called by programs: only useful lines enter the prompt. */
 export const PROGRAMS: Hands = (works, shows) => {

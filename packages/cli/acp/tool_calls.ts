@@ -1,6 +1,7 @@
 import type { ToolCallContent, ToolCallLocation, ToolKind } from "@agentclientprotocol/sdk";
 import { isAbsolute, join } from "@std/path";
 import { fenced, oneLine } from "@tare/server/internal/format";
+import { readParts } from "../call_title.ts";
 import { printableText } from "../terminal/printable_text.ts";
 
 interface DescribedCall {
@@ -40,17 +41,21 @@ export function describeToolCall(
     };
   }
   const path = string(fields, "path");
-  const absolute = path === undefined || (workspace === undefined && !isAbsolute(path))
-    ? undefined
-    : isAbsolute(path)
-    ? path
-    : join(workspace ?? "", path);
-  const at = (line?: unknown): ToolCallLocation[] =>
-    absolute === undefined ? [] : [{ path: absolute, ...(typeof line === "number" && { line }) }];
+  const absoluteOf = (path: string | undefined) =>
+    path === undefined || isAbsolute(path)
+      ? path
+      : workspace === undefined
+      ? undefined
+      : join(workspace, path);
+  const absolute = absoluteOf(path);
+  const at = (part: Fields): ToolCallLocation[] => {
+    const [path, line] = [absoluteOf(string(part, "path")), part.start_line];
+    return path === undefined ? [] : [{ path, ...(typeof line === "number" && { line }) }];
+  };
   const described = (kind: ToolKind, title: string, more: Partial<DescribedCall> = {}): DescribedCall => ({
     title: oneLine(printableText(title), TITLE_CHARS),
     kind,
-    locations: at(),
+    locations: at({ path }),
     content: [],
     rawInput,
     ...more,
@@ -58,9 +63,11 @@ export function describeToolCall(
   const isWhole = path !== undefined || !["read_file", "write_file", "edit_file"].includes(name);
   switch (isWhole ? name : "") {
     case "read_file": {
-      const { start_line: start, end_line: end } = fields;
-      const lines = start === undefined && end === undefined ? "" : ` (lines ${start ?? 1}–${end ?? "…"})`;
-      return described("read", `Read ${path}${lines}`, { locations: at(start) });
+      const parts = readParts(fields).filter(({ path }) => typeof path === "string");
+      const titles = parts.map(({ path, start_line: start, end_line: end }) =>
+        `${path}${start === undefined && end === undefined ? "" : ` (lines ${start ?? 1}–${end ?? "…"})`}`
+      );
+      return described("read", `Read ${titles.join(", ")}`, { locations: parts.flatMap(at) });
     }
     case "list_files":
       return described("read", `List ${path ?? "the workspace"}`);

@@ -8,6 +8,7 @@ Deno.test("describeToolCall() describes built-in tools and their locations", () 
   const described = [
     call("read_file", { path: "a.ts" }, "/w"),
     call("read_file", { path: "/w/a.ts", start_line: 3, end_line: 9 }, "/w"),
+    call("read_file", { path: "a.ts", also: [{ path: "b.ts", start_line: 5 }, {}] }, "/w"),
     call("list_files", {}, "/w"),
     call("list_files", { path: "src" }, "/w"),
     call("search_files", { pattern: "a\nb", path: "src" }, "/w"),
@@ -20,6 +21,7 @@ Deno.test("describeToolCall() describes built-in tools and their locations", () 
   assertEquals(described.map(({ kind, title, locations }) => [kind, title, ...locations]), [
     ["read", "Read a.ts", { path: "/w/a.ts" }],
     ["read", "Read /w/a.ts (lines 3–9)", { path: "/w/a.ts", line: 3 }],
+    ["read", "Read a.ts, b.ts (lines 5–…)", { path: "/w/a.ts" }, { path: "/w/b.ts", line: 5 }],
     ["read", "List the workspace"],
     ["read", "List src", { path: "/w/src" }],
     ["search", "Search `a b` in src", { path: "/w/src" }],

@@ -402,13 +402,29 @@ export class Ingestion {
     const how = its?.how ?? chooseCompression(result, facts, { normalization: false, recall: false });
     const lines: (string | undefined)[] = withoutReminders(compress(result, how).lines);
     for (const { from, to } of its?.references ?? []) lines.fill(undefined, from, to);
-    const as = reads && file !== undefined ? file : `the result of ${meantCall(call).name}`;
-    return [{ as, lines }];
+    if (!reads || file === undefined) return [{ as: `the result of ${meantCall(call).name}`, lines }];
+    return passagesByFile(lines, facts.files);
   }
 
   #factsOf(call: ToolCall): CallFacts {
     return readCall(call, this.#options.tools);
   }
+}
+
+const HEADING = /^==> (?:.*[/\\])?([^/\\]+?) <==(?: |$)/;
+
+/** Returns the parts of a result by file. Each part begins with a heading, as by `head` and `read_file`. */
+function passagesByFile(
+  lines: readonly (string | undefined)[],
+  files: readonly string[],
+): readonly Passage[] {
+  const passages: { as: string; lines: (string | undefined)[] }[] = [{ as: files[0]!, lines: [] }];
+  for (const line of lines) {
+    const file = files.length > 1 ? HEADING.exec(line ?? "")?.[1] : undefined;
+    if (file !== undefined && files.includes(file)) passages.push({ as: file, lines: [] });
+    else passages.at(-1)!.lines.push(line);
+  }
+  return passages.filter(({ lines }) => lines.length > 0);
 }
 
 /** Returns the lines of a text, with placeholders and reminders of the harness as `undefined`. */

@@ -195,6 +195,60 @@ Deno.test("ingestion: one long line, or many odd ones, take no noticeable time",
   }
 });
 
+Deno.test("references: a result of several files refers and is referred to by file", async () => {
+  const [a, b, c] = [lines("a", 0, 60), lines("b", 0, 60), lines("c", 0, 60)];
+  const part = (path: string, text: readonly string[]) => [`==> ${path} <== lines 1-60 of 60`, ...text];
+  const several = (paths: readonly string[], content: readonly string[]) => {
+    const [path, ...also] = paths;
+    return step("read_file", { path, also: also.map((path) => ({ path })) }, content.join("\n"));
+  };
+  const history = [
+    user("Go."),
+    ...step("read_file", { path: "src/a.ts" }, ["lines 1-60 of 60", ...a].join("\n")),
+    ...several(["src/b.ts", "src/a.ts", "src/c.ts", "x"], [
+      ...part("src/b.ts", b),
+      ...part("src/a.ts", a),
+      ...part("src/c.ts", c),
+      '==> x <== Cannot read "x": it does not exist.',
+    ]),
+    ...step("read_file", { path: "src/c.ts" }, ["lines 1-60 of 60", ...c].join("\n")),
+    ...several(["src/b.ts", "src/c.ts"], [...part("src/b.ts", b), ...part("src/c.ts", c)]),
+    ...step("bash", { command: "head -n 60 src/b.ts src/c.ts" }, ["==> src/b.ts <==", ...b].join("\n")),
+  ];
+  const { view, session } = make();
+  for (const length of [3, 5, 7, 9]) await view(history.slice(0, length));
+  const { messages } = await view(history);
+  const refers = (file: string, block: readonly string[]) => label("60 lines", `${file}.ts`, block);
+  assertEquals([4, 6, 8, 10].map((at) => contentText(messages[at]!.content).split("\n")), [
+    [
+      ...part("src/b.ts", b),
+      "==> src/a.ts <== lines 1-60 of 60",
+      refers("a", a),
+      ...part("src/c.ts", c),
+      '==> x <== Cannot read "x": it does not exist.',
+    ],
+    ["lines 1-60 of 60", refers("c", c)],
+    [
+      "==> src/b.ts <== lines 1-60 of 60",
+      refers("b", b),
+      "==> src/c.ts <== lines 1-60 of 60",
+      refers("c", c),
+    ],
+    ["==> src/b.ts <==", refers("b", b)],
+  ]);
+  // Without their source references are expanded.
+  const evicted = await session.view({ messages: history, tools: [] }, {
+    ...{ nowMs: 10_000_000_000, recall: true },
+    pins: [makePin(history, { place: 4, wish: "evict" }, { countTokens: estimateTokens })],
+  });
+  const visible = evicted.messages.map(({ content }) => contentText(content));
+  assert(visible[4]!.startsWith("[elided: read_file result, "), visible[4]);
+  assertEquals([6, 8].map((at) => visible[at]!.split("\n")), [
+    ["lines 1-60 of 60", ...c],
+    [...part("src/b.ts", b), "==> src/c.ts <== lines 1-60 of 60", refers("c", c)],
+  ]);
+});
+
 Deno.test("ingestion: a result that the client changed is ingested again, and references to it are expanded", async () => {
   const file = lines("a", 0, 60);
   const [asks, answers] = step("Read", { file_path: "/p/a.ts" }, numbered(file)) as [

@@ -174,6 +174,41 @@ Deno.test("sent() charges a call that only reads evicted content again, also aft
   assertEquals((await call()).baseline.promptTokens, before.baseline.promptTokens + added);
 });
 
+Deno.test("sent() finds evicted content again in results of several files, by file", async () => {
+  const options = { profile: profileNamed("none"), archive: memoryArchive(), countTokens: estimateTokens };
+  const session = plannerSession(options);
+  const messages: Message[] = [task];
+  const call = async () => {
+    const { promptTokens } = await session.view({ messages, tools: [READ, RECALL_TOOL] }, { nowMs: 0 });
+    return session.sent({ promptTokens, cachedTokens: 0, outputTokens: 10 })!.baseline.promptTokens;
+  };
+  let calls = 0;
+  const read = async (...files: readonly number[]) => {
+    const [path, ...also] = files.map((file) => ({ path: `src/file${file}.ts` }));
+    const id = `call_${calls++}`;
+    const sections = files.map((at) => `==> src/file${at}.ts <== lines 1-400 of 400\n${file(at)}`);
+    messages.push(
+      {
+        role: "assistant",
+        content: null,
+        tool_calls: [{
+          ...{ id, type: "function" },
+          function: { name: "read_file", arguments: JSON.stringify({ ...path, also }) },
+        }],
+      },
+      { role: "tool", tool_call_id: id, content: sections.join("") },
+    );
+    return await call();
+  };
+  await call();
+  for (let step = 0; step < 12; step += 2) await read(step, step + 1);
+  const before = await call();
+  // The first results are evicted by now: a call that reads their files again only costs.
+  const found: boolean[] = [];
+  for (const files of [[1], [0, 3], [2, 50, 51]]) found.push(await read(...files) === 0);
+  assertEquals([before > 0, ...found], [true, true, true, false]);
+});
+
 Deno.test("plannerSession() in a dry run sends everything, and records the plan's cost", async () => {
   const sum = (entries: readonly LedgerEntry[], of: (entry: LedgerEntry) => number) =>
     entries.reduce((all, entry) => all + of(entry), 0);

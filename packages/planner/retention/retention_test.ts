@@ -177,6 +177,16 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
     });
   assertEquals(found("lexer.ts"), [2]);
   assertEquals(found("parser.ts"), []);
+  // A call that reads several files reads each.
+  const [, result] = step("several", 5_000);
+  const args = '{"path":"src/a_file.ts","also":[{"path":"src/parser.ts","start_line":9}]}';
+  const several: Message = {
+    role: "assistant",
+    tool_calls: [{ id: "several", type: "function", function: { name: "read_file", arguments: args } }],
+  };
+  const foundOf = (name: string) =>
+    find([question(name), several, result!, ...later], { profile: profileNamed("anthropic-5m") });
+  assertEquals([foundOf("lexer.ts"), foundOf("a_file.ts"), foundOf("parser.ts")], [[2], [], []]);
   // A long list that is read is a scan.
   const list = Array.from({ length: 9 }, (_, at) => `reader_${at}`);
   const reads = list.map((id) => step(id, 10, "read")).flat();

@@ -85,6 +85,49 @@ Deno.test("judgeBy() removes files that a rule denies from searches and lists, u
   });
 });
 
+Deno.test("judgeBy() removes files that a rule denies from a call that reads others too", async () => {
+  await workspace(async ({ given, real }) => {
+    const { run, judgement, decide } = judged(given, DENIED);
+    const also = [{ path: "src/inner/a" }, { path: "docs/a.txt" }, { path: "src/../.env" }, { path: "env" }];
+    const refused = "a rule forbids it, or the path has changed since it was checked.";
+    assertEquals((await run("read_file", { path: "src/a.ts", also })).split("\n"), [
+      "==> src/a.ts <== lines 1-1 of 1",
+      "password none",
+      `==> src/inner/a <== Cannot read "src/inner/a": ${refused}`,
+      "==> docs/a.txt <== lines 1-1 of 1",
+      "text",
+      `==> src/../.env <== Cannot read "src/../.env": ${refused}`,
+      '==> env <== Cannot read "env": it does not exist. Look for it with list_files.',
+    ]);
+    const { effects } = await judgement("read_file", { path: "src/a.ts", also }) as { effects: unknown };
+    assertEquals(effects, {
+      root: real,
+      reads: ["src/a.ts", "docs/a.txt", "env"].map((it) => join(real, it)),
+    });
+    assertEquals(await decide("read_file", { path: "secrets/a", also: [{ path: ".env" }] }), "deny");
+    // A rule about the path as written applies to that file only.
+    const written = judged(given, [{ tool: "*", paths: ["src/inner/**"], decision: "deny" }]);
+    const twice = { path: "src/inner/a", also: [{ path: "secrets/a" }, { path: "docs/a.txt" }] };
+    assertEquals((await written.run("read_file", twice)).split("\n").map((line) => line.slice(0, 30)), [
+      "==> src/inner/a <== Cannot rea",
+      "==> secrets/a <== Cannot read ",
+      "==> docs/a.txt <== lines 1-1 o",
+      "text",
+    ]);
+  });
+});
+
+Deno.test("judgeBy() asks for all files of a call if one of them needs approval", async () => {
+  await workspace(async ({ given, real }) => {
+    const { judgement } = judged(given, [{ tool: "*", paths: ["secrets/**"], decision: "ask" }]);
+    const found = await judgement("read_file", { path: "src/a.ts", also: [{ path: "secrets/a" }] });
+    assertEquals([found.decision, "effects" in found && found.effects], ["ask", {
+      root: real,
+      reads: [join(real, "src/a.ts"), join(real, "secrets/a")],
+    }]);
+  });
+});
+
 Deno.test("judgeBy() removes files that need approval from a search without it", async () => {
   await workspace(async ({ given }) => {
     const { run, decide } = judged(given, [{ tool: "*", paths: ["secrets/**"], decision: "ask" }]);

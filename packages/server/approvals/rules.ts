@@ -101,7 +101,7 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
   return async (call) => {
     const { tool } = call;
     const { stance, definition: { function: { name } } } = tool;
-    const subject = await subjectOf(call, { workspace, lists });
+    const subject = withoutDenied(await subjectOf(call, { workspace, lists }), lists);
     const found = lists.map((rules) => verdictBy(rules, subject));
     const isHarmless = stance === "rederivable" || harmless.includes(name) || tool.isContained?.(call.args);
     const usual: Decision = isHarmless ? "allow" : "ask";
@@ -175,12 +175,19 @@ async function subjectOf(
   ];
   // A tool that fails here refuses the call later; if it doesn't, nothing is allowed to it.
   const effects = await tool.effects?.(args).catch((): Effects => ({ root: roots.at(-1)! }));
-  const given = textsOf(args.path);
+  const given = pathsIn(args).slice(0, MAX_WORDS);
   const touched = [effects?.reads, effects?.writes, effects?.searches].flatMap((paths) => paths ?? []);
   const places = new Map<string | undefined, readonly Place[]>();
   if (touched.length > 0) {
-    const asGiven = given.flatMap((text) => spellings(resolve(workspace, text), roots));
-    places.set(undefined, touched.map((path) => ({ ...placeAt(path, roots), given: asGiven })));
+    const asGiven = given.length > 1 ? await Promise.all(given.map((text) => placeOf(text, roots))) : [];
+    const all = given.flatMap((text) => spellings(resolve(workspace, text), roots));
+    places.set(
+      undefined,
+      touched.map((path) => {
+        const own = asGiven.filter(({ real }) => real[0] === path).flatMap(({ given }) => given);
+        return { ...placeAt(path, roots), given: own.length > 0 ? own : all };
+      }),
+    );
   }
   const commands = new Map<string, readonly Command[]>();
   const rules = lists.flat();
@@ -200,8 +207,34 @@ async function subjectOf(
   return { call, roots, effects, places, changes, commands };
 }
 
+/** Returns the subject without files that a rule denies, if the call reads others too. */
+function withoutDenied(subject: Subject, lists: JudgeOptions["lists"]): Subject {
+  const { effects, places } = subject;
+  const { reads = [], writes = [], searches = [] } = effects ?? {};
+  if (!effects || reads.length < 2 || writes.length > 0 || searches.length > 0) return subject;
+  const allowed = (places.get(undefined) ?? []).filter((place) => {
+    const one = { ...subject, places: new Map([...places, [undefined, [place]] as const]) };
+    return lists.every((list) => verdictBy(list, one).decision !== "deny");
+  });
+  if (allowed.length === 0) return subject;
+  return {
+    ...subject,
+    effects: { ...effects, reads: allowed.map(({ real }) => real[0]!) },
+    places: new Map([...places, [undefined, allowed]]),
+  };
+}
+
 function argumentsOf(rules: readonly ApprovalRule[], usual: string): ReadonlySet<string> {
   return new Set([usual, ...rules.flatMap(({ argument }) => argument ?? [])]);
+}
+
+/** Returns the texts of arguments with the name `path`, at any depth. */
+function pathsIn(value: unknown): readonly string[] {
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([name, part]) => {
+    const texts = name === "path" ? textsOf(part) : [];
+    return texts.length > 0 ? texts : pathsIn(part);
+  });
 }
 
 function stringsIn(value: unknown): readonly string[] {

@@ -81,6 +81,72 @@ Deno.test("read_file reports CRLF, invalid UTF-8 and NUL", async () => {
   assertEquals(await callOk(read, { path: "bom" }), "lines 1-1 of 1\na");
 });
 
+Deno.test("read_file reads several files and ranges in one call, each with its own error", async () => {
+  await using ws = await makeWorkspace({ "a.ts": "a1\na2\na3\n", "b.ts": "b\r\n", "open": "o" });
+  const read = readFileTool(ws.root);
+  const also = [
+    { path: "b.ts" },
+    { path: "c.ts" },
+    { path: "a.ts", start_line: 3 },
+    { path: "../outside/x" },
+    { path: "a.ts", start_line: 0 },
+    { path: "open" },
+  ];
+  assertEquals((await callOk(read, { path: "a.ts", end_line: 2, also })).split("\n"), [
+    "==> a.ts <== lines 1-2 of 3",
+    "a1",
+    "a2",
+    "==> b.ts <== lines 1-1 of 1 (CRLF line ends)",
+    "b",
+    '==> c.ts <== Cannot read "c.ts": it does not exist. Did you mean a.ts or b.ts?',
+    "==> a.ts <== lines 3-3 of 3",
+    "a3",
+    '==> ../outside/x <== Cannot read "../outside/x": it is outside of the workspace. Pass a path relative to ' +
+    "the workspace.",
+    '==> a.ts <== Cannot read "a.ts": start_line 0 must be at least 1.',
+    "==> open <== lines 1-1 of 1 (no newline at the end)",
+    "o",
+  ]);
+  assertEquals(await callOk(read, { path: "a.ts", also: [] }), "lines 1-3 of 3\na1\na2\na3");
+  assertEquals((await callError(read, { path: "x", also: [{ path: ".." }] })).split("\n"), [
+    '==> x <== Cannot read "x": it does not exist. Look for it with list_files.',
+    '==> .. <== Cannot read "..": it is outside of the workspace. Pass a path relative to the workspace.',
+  ]);
+});
+
+Deno.test("read_file shares the limits of a result among several files", async () => {
+  const wide = `${"x".repeat(99)}\n`;
+  await using ws = await makeWorkspace({
+    small: wide.repeat(10),
+    large: wide.repeat(300),
+    larger: wide.repeat(900),
+    many: `${numbered(1, 2500)}\n`,
+    huge: `${"y".repeat(1_999)}\n`.repeat(9),
+  });
+  const read = readFileTool(ws.root);
+  const heads = async (...paths: string[]) => {
+    const [path, ...also] = paths;
+    const text = await callOk(read, { path, also: also.map((path) => ({ path })) });
+    assert(text.length < 25 * 1024);
+    return text.split("\n").filter((line) => line.startsWith("==> "));
+  };
+  assertEquals(await heads("larger", "small", "large"), [
+    "==> larger <== lines 1-117 of 900 (cut to fit: continue with start_line 118)",
+    "==> small <== lines 1-10 of 10",
+    "==> large <== lines 1-117 of 300 (cut to fit: continue with start_line 118)",
+  ]);
+  assertEquals(await heads("many", "small", "many"), [
+    "==> many <== lines 1-495 of 2500 (cut to fit: continue with start_line 496)",
+    "==> small <== lines 1-10 of 10",
+    "==> many <== lines 1-495 of 2500 (cut to fit: continue with start_line 496)",
+  ]);
+  // A line that doesn't fit into a share is read in another call.
+  const [first, ...others] = await heads(...Array.from({ length: 16 }, () => "huge"));
+  assertEquals(first, "==> huge <== lines 0-0 of 9 (cut to fit: continue with start_line 1)");
+  assertEquals(new Set(others), new Set([first]));
+  assertMatch(await callOk(read, { path: "huge" }), /^lines 1-9 of 9\n/);
+});
+
 Deno.test("read_file explains files that it can't return", async () => {
   await using ws = await makeWorkspace({ "src/main.ts": "a\nb\n", "bin": new Uint8Array([1, 0, 2]) });
   await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
@@ -145,6 +211,21 @@ Deno.test("read_file reads a file of 256 MB in constant memory, and stops when a
 Deno.test("readFileTool() declares what it reads", () => {
   const { stance, reads } = readFileTool("/");
   assertEquals([stance, reads], ["rederivable", "path"]);
+});
+
+Deno.test("readFileTool() reports the files of a call within the workspace", async () => {
+  await using ws = await makeWorkspace({ a: "", b: "" });
+  const { effects } = readFileTool(ws.root);
+  const also = [{ path: "../x" }, { path: "b" }, { path: "./a" }, { path: "new" }];
+  assertEquals(await effects?.({ path: "a", also }), {
+    root: ws.root,
+    reads: [ws.at("a"), ws.at("b"), ws.at("new")],
+  });
+  await assertRejects(
+    async () => await effects?.({ path: "..", also: [{ path: "../x" }] }),
+    Error,
+    "outside",
+  );
 });
 
 Deno.test({

@@ -32,6 +32,35 @@ Deno.test("read_file returns an image to a model that accepts images, and descri
   assertMatch((await call(read, { path: "c.bin" }, seeing)).content, /it is a binary file/);
 });
 
+Deno.test("read_file returns images among several files, up to the size of one call", async () => {
+  const large = png(10, 10, 2_000_000);
+  await using ws = await makeWorkspace({
+    "a.png": png(640, 480),
+    "b.txt": "b\n",
+    "c.png": large,
+    "d.png": large,
+  });
+  const read = readFileTool(ws.root);
+  const also = ["b.txt", "c.png", "d.png"].map((path) => ({ path }));
+  const { content, images, error } = await call(read, { path: "a.png", also }, {
+    ...context,
+    supportsImages: true,
+  }) as { content: string; images?: readonly string[]; error: boolean };
+  assertEquals(content.split("\n"), [
+    "==> a.png <== PNG image of 640×480 pixels, 24 bytes",
+    "==> b.txt <== lines 1-1 of 1",
+    "b",
+    "==> c.png <== PNG image of 10×10 pixels, 2000000 bytes",
+    '==> d.png <== Cannot read "d.png": the images of one call may have 3750000 bytes in all. Read it in another ' +
+    "call.",
+  ]);
+  assertEquals([error, images?.map(({ length }) => length)], [false, [54, 2_666_690]]);
+  assertMatch(
+    (await callOk(read, { path: "a.png", also })).split("\n")[0]!,
+    /^==> a.png <== Cannot read "a.png": /,
+  );
+});
+
 Deno.test("read_file rejects an image that providers reject, and suggests a smaller copy", async () => {
   await using ws = await makeWorkspace({ "wide.png": png(9_000, 10), "long.png": png(10, 10, 4_000_000) });
   const read = readFileTool(ws.root);

@@ -47,10 +47,9 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
   return defineTool<SearchFilesArguments>({
     name: "search_files",
     description:
-      "Searches text files line by line. The first line of the result counts matches and skipped files: hidden, " +
-      "git-ignored and binary.",
+      "Searches text files line by line. The first line counts matches and skipped files: hidden, git-ignored, binary.",
     properties: {
-      pattern: { type: "string", description: "RE2 regular expression: no lookaround, no backreferences." },
+      pattern: { type: "string", description: "RE2: no lookaround, no backreferences." },
       path: {
         type: "string",
         description: "Folder or file. Default: the workspace.",
@@ -76,7 +75,7 @@ export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {})
         type: "integer",
         minimum: 1,
         maximum: MAX_RESULTS,
-        description: `Maximum of rows. Default: ${DEFAULT_RESULTS}.`,
+        description: `Rows. Default: ${DEFAULT_RESULTS}.`,
       },
       include_hidden: { type: "boolean", description: "Git-ignored too." },
     },

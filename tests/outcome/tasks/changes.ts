@@ -207,8 +207,7 @@ const WRITE_FROM_SPEC: Task = {
     };
   },
   turns: [function* () {
-    const spec = yield* work({ read: "spec.md" });
-    yield* work({ read: "src/index.js" });
+    const spec = yield* work({ read: "spec.md" }, { read: "src/index.js" });
     const format = {
       sign: yield* found(spec, /In front stands `([^`]+)`/),
       group: Number(yield* found(spec, /groups of (\d+)/)),

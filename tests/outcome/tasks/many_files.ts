@@ -1,6 +1,6 @@
 import { sourceText } from "../../gateway/long_session.ts";
 import { differing, type Files, number, pick, shuffled, type Task, words } from "../task.ts";
-import { fileIn, hits, retaining, whole, type Work, work, workShowing } from "../worker.ts";
+import { fileIn, found, hits, retaining, whole, type Work, work, workShowing } from "../worker.ts";
 
 const RENAME: Task = {
   name: "rename a function in twelve files",
@@ -122,10 +122,15 @@ const SUMMARIZE: Task = {
     let sum = 0;
     for (let first = 1000; first < 1040; first += 10) {
       const paths = Array.from({ length: 10 }, (_, at) => `orders/${first + at}.json`);
-      const found = yield* workShowing(/"(state|cents)"/, ...paths.map((read): Work => ({ read })));
+      const text = yield* workShowing(/"(order|state|cents)"/, ...paths.map((read): Work => ({ read })));
       sum += yield* retaining(`Open from ${first} on`, function* () {
-        const open = found.matchAll(/"state": "open",\s+"cents": (\d+)/g);
-        return open.reduce((sum, [, cents]) => sum + Number(cents), 0);
+        let open = 0;
+        for (let order = first; order < first + 10; order++) {
+          const match = new RegExp(`"order": ${order},[^"]*("state": "\\w+",[^"]*"cents": \\d+)`);
+          const value = match.exec(text)?.[1] ?? (yield* found(text, match, `"order": ${order}`));
+          open += Number(/"open",[^"]*"cents": (\d+)/.exec(value)?.[1] ?? 0);
+        }
+        return open;
       });
     }
     yield* work({ write: "open.txt", text: `${sum}\n` });

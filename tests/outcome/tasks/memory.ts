@@ -1,6 +1,6 @@
 import { sourceText } from "../../gateway/long_session.ts";
 import { differing, doOtherWork, number, otherWork, type Task, words } from "../task.ts";
-import { remembered, work } from "../worker.ts";
+import { found, remembered, retaining, work } from "../worker.ts";
 
 const LONG_AGO: Task = {
   name: "answer from an evicted read of long ago",
@@ -64,11 +64,18 @@ const UNDO_AN_EDIT: Task = {
   turns: [
     function* (question) {
       const [, now] = /RETRIES to (\d+)/.exec(question)!;
-      for (const name of ["net", "disk", "mail"]) {
-        const found = yield* work({ read: `src/${name}.js` });
-        const line = /^export const RETRIES = \d+;/m.exec(found)?.[0] ?? "lost";
-        yield* work({ edit: `src/${name}.js`, old: line, now: `export const RETRIES = ${now};` });
-      }
+      const names = ["net", "disk", "mail"];
+      const text = yield* work(...names.map((name) => ({ read: `src/${name}.js` })));
+      const lines = yield* retaining("Lines", function* () {
+        const lines: string[] = [];
+        for (const name of names) {
+          const match = new RegExp(`(export const RETRIES = \\d+;) // ${name}`);
+          lines.push(match.exec(text)?.[1] ?? (yield* found(text, match, `// ${name}`)));
+        }
+        return lines;
+      });
+      const line = `export const RETRIES = ${now};`;
+      yield* work(...names.map((name, at) => ({ edit: `src/${name}.js`, old: lines[at]!, now: line })));
       return "Done in all three.";
     },
     ...[doOtherWork, doOtherWork],
