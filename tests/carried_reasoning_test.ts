@@ -68,7 +68,7 @@ async function bench(replies: SimulatedReply[]) {
   const tools = [
     tool("read", () => {
       watched.read();
-      return words(results < 4 ? 40 : 1_300, `r${results++}`);
+      return words(results < 4 ? 40 : 2_000, `r${results++}`);
     }),
     tool("write", () => "written"),
     tool("save", async () => {
@@ -179,7 +179,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
       reasoning_content: words(30, "sure"),
       tool_calls: [toolCall("read", { path: "last" }), toolCall("write", { path: "a" })],
     };
-    const replies = [...steps(22, "x"), writes, ...steps(3, "y"), {
+    const replies = [...steps(32, "x"), writes, ...steps(3, "y"), {
       reasoning_content: "So.",
       content: "Both.",
     }];

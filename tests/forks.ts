@@ -134,6 +134,6 @@ function readTool(): Tool {
       },
     },
     stance: "rederivable",
-    run: () => words(400),
+    run: () => words(1_000),
   };
 }
