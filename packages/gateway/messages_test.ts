@@ -107,7 +107,7 @@ Deno.test("sessions: changed lines of instructions continue a session, and subag
 Deno.test("messages: edits replace single blocks, retain replies, and use at most four breakpoints", async () => {
   const { fetch, seen } = claudeGateway(() => ({ content: "Done." }));
   const dialogue: ClaudeMessage[] = [textMessage("user", "RULE-7 is in CLAUDE.md. Go.")];
-  for (let at = 0; at < 12; at++) {
+  for (let at = 0; at < 13; at++) {
     dialogue.push(
       ...step(
         `f${at}`,

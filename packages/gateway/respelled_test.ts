@@ -471,9 +471,11 @@ Deno.test("respelling: openclaw, which removes underscores from ids, retains rec
   assertEquals(new Set(reported).size, 1);
 });
 
+const tokensOf = (text: string) => Math.ceil(text.length / 4);
+
 Deno.test("respelling: Copilot's optional fields, which differ between processes, continue its session", async () => {
-  const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }));
-  const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
+  const { fetch, seen } = gatewayed(({ text }) => completion({ content: "Yes." }, tokensOf(text)));
+  const results = Array.from({ length: 23 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
     .flat();
   const reported: (string | null)[] = [];
   const ask = async (messages: readonly Json[]) => {
@@ -503,11 +505,12 @@ Deno.test("respelling: Copilot's optional fields, which differ between processes
 
 async function amidTurn() {
   let isLast = false;
-  const { fetch, seen } = gatewayed(({ body }) =>
+  const { fetch, seen } = gatewayed(({ body, text }) =>
     completion(
       isLast
         ? { content: "Done." }
         : { tool_calls: [call("bash", { command: "cat next" }, `next_${(body.messages as Json[]).length}`)] },
+      tokensOf(text),
     )
   );
   const ask = async (messages: readonly Json[]) => {

@@ -41,7 +41,7 @@ function conversation(options: Partial<GatewayOptions> = {}) {
 
 Deno.test("gateway() reports what a model sees, and restores pinned results at the next rewrite", async () => {
   const { step, openSession, bodies } = conversation();
-  for (let at = 0; at < 6; at++) await step(`file${at}`);
+  for (let at = 0; at < 7; at++) await step(`file${at}`);
   const prompt = reportPrompt(await (await openSession()).seen());
   const elided = prompt.blocks.find(({ state }) => state === "replaced")!;
   assert(prompt.tokens < prompt.originalTokens && elided.tokens < elided.originalTokens);
@@ -57,7 +57,7 @@ Deno.test("gateway() reports what a model sees, and restores pinned results at t
   const pin = { place, wish: "retain", by: "user" } as const;
   assertEquals(await (await openSession()).setPin({ place, wish: "retain" }), { ...pin, state: "waiting" });
   assert(!bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
-  for (let at = 6; at < 9; at++) await step(`file${at}`);
+  for (let at = 7; at < 10; at++) await step(`file${at}`);
   assertEquals(reportPins(await (await openSession()).seen()), [{ ...pin, state: "done" }]);
   assert(bodies.at(-1)!.includes(JSON.stringify(longResult("file0")).slice(1, -1)));
   assertEquals(
