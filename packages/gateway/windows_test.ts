@@ -126,20 +126,21 @@ function longMessages(results: number): object[] {
 const CLAUDE_BASH = { name: "bash", input_schema: { type: "object" } };
 
 async function firstSight(
-  { results, headers = {}, model = "claude-sonnet-4-5" }: {
+  { results, profile = "anthropic-5m", headers = {}, model = "claude-sonnet-4-5" }: {
     readonly results: number;
+    readonly profile?: string;
     readonly headers?: Record<string, string>;
     readonly model?: string;
   },
 ) {
-  // Reads are nearly free there, so that only the window evicts, and no more than it must.
-  const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed("local") };
+  const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed(profile) };
   const { fetch } = gatewayed(() =>
     Response.json({
       ...{ id: "m", type: "message", role: "assistant", content: [{ type: "text", text: "Hi" }] },
       ...{ stop_reason: "end_turn", usage: { input_tokens: 9, output_tokens: 1 } },
     }), { upstreams: { messages: rest }, holdout: 0 });
-  const body = { model, max_tokens: 100, messages: longMessages(results), tools: [CLAUDE_BASH] };
+  const system = [{ type: "text", text: "You read files.", cache_control: { type: "ephemeral" } }];
+  const body = { model, max_tokens: 100, system, messages: longMessages(results), tools: [CLAUDE_BASH] };
   const response = await fetch(post(body, { "x-api-key": "k", ...headers }, "/messages"));
   await response.text();
   const tokens = (name: string) => Number(response.headers.get(`x-tare-tokens-${name}`));
@@ -157,7 +158,7 @@ Deno.test("window: a long history is reduced to the window in its first request"
 Deno.test("window: a million tokens are recognized by beta header or model name", async () => {
   const million = { "anthropic-beta": "oauth-2025-04-20,context-1m-2025-08-07" };
   const whole = async (given: Partial<Parameters<typeof firstSight>[0]>) => {
-    const { received, sent } = await firstSight({ results: 60, ...given });
+    const { received, sent } = await firstSight({ results: 60, profile: "local", ...given });
     return sent >= received;
   };
   assertEquals(await whole({}), false);

@@ -206,7 +206,7 @@ function makeRoom(situation: Situation): readonly Removal[] {
 /**
  * Returns the parts that free enough tokens at the lowest cost per token by which the session still grows,
  * probably as many as it has: `once · (1/history + 1/freed)`, because the window is emptied again whenever the
- * freed tokens have come back, less what reading the freed tokens would cost.
+ * freed tokens have come back, less the reads of the freed tokens, of which half is absent on average.
  */
 function cheapestRoom(
   removals: readonly Removal[],
@@ -228,7 +228,7 @@ function cheapestRoom(
       loss += removal.loss;
       if (freed < neededTokens) continue;
       const once = broken * Math.max(0, cachedTokens - start - freed) + loss;
-      const cost = once * (1 / historyTokens + 1 / freed) - read * freed * calls / historyTokens;
+      const cost = once * (1 / historyTokens + 1 / freed) - read * (freed / 2) * calls / historyTokens;
       if (cost < (best?.cost ?? Infinity)) best = { cost, removals: byWorth.slice(0, at + 1) };
     }
   }

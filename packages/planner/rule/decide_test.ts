@@ -409,7 +409,7 @@ Deno.test("decide() empties a full window at the lowest total cost, of the newes
               const broken = Math.max(0, options.cachedTokens - behind[0]!.start - freed);
               const once = options.cacheHitProbability * (profile.write - profile.read) * broken + loss;
               const history = historyTokens ?? warm.promptTokens;
-              const cost = once * (1 / history + 1 / freed) - profile.read * freed * calls / history;
+              const cost = once * (1 / history + 1 / freed) - profile.read * (freed / 2) * calls / history;
               if (freed >= needed && cost < best.cost) best = { cost, removals: chosen };
             }
           }
