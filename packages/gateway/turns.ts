@@ -21,6 +21,7 @@ import {
 import { budgetUsd, type Rates, type StoredPrompt } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
+import { FIND_TOOLS } from "@tare/schemas/internal";
 import {
   deferTools,
   type ItemPart,
@@ -37,7 +38,7 @@ import {
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
-import { functionsInFront } from "./deferral.ts";
+import { functionsInFront, pairOf } from "./deferral.ts";
 import { type EndedTurn, keepAliveTarget, keyOf, SubAgents } from "./keep_alive.ts";
 import { type Followed, RequestCache } from "./request_cache.ts";
 import type { SetOptions } from "./options.ts";
@@ -238,20 +239,21 @@ export class Turns {
       : still && isLeft
       ? await Session.inSlices(readingRequest(sent, protocol, readers))
       : wire;
-    const { searchesTools: searches = (model: string) => searchesTools({ baseURL, model }) } = upstream;
-    const maySearch = protocol.toolSearch !== undefined && searches(wire.model);
-    if (isHelped && !oneShot && hasTools && maySearch) {
+    const { defersTools = (model: string) => !protocol.toolSearch || searchesTools({ baseURL, model }) } = upstream;
+    const isDeferrable = protocol.toolSearch !== undefined || protocol.forbidsToolPair !== undefined;
+    const mayDefer = isDeferrable && !isAppended && defersTools(wire.model);
+    if (isHelped && !oneShot && hasTools && mayDefer) {
       session.decideFunctions(() => this.#functionsInFront(wire, { client, session, countTokens }));
     }
     // A request that warms the cache must begin as the first turn will.
     const decided = session.facts.functionsInFront ??
-      (precedes && hasTools && maySearch
+      (precedes && hasTools && mayDefer
         ? this.#functionsInFront(wire, { client, session, countTokens })
         : undefined);
-    const functionsInFront = decided ?? "all";
-    const deferred = isLeft || !maySearch || functionsInFront === "all"
-      ? undefined
-      : deferTools(requested, (name) => functionsInFront.includes(name));
+    const inFront = Array.isArray(decided) && !isLeft && mayDefer ? decided : undefined;
+    const deferred = inFront &&
+      deferTools(requested, (name) => inFront.includes(name), (tools) => pairOf(tools, countTokens));
+    const hasPair = !protocol.toolSearch && (deferred !== undefined || decided === "restored");
     // Nothing is evicted from a conversation that the upstream stores, and a recall's request would add its items
     // again.
     const recall = offers && !isAppended && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
@@ -259,8 +261,9 @@ export class Turns {
     return new GatewayTurn({
       client,
       session,
-      request: deferred?.request ?? requested,
+      request: requested,
       deferred,
+      hasPair,
       recall: recall === true,
       follows: followed,
       prompts,
@@ -473,6 +476,8 @@ export class Turns {
       const isMarked = ttlMs === 0 && !holdout && routeToCache({ baseURL, model, key: "" }).needsBreakpoints;
       return policySession({
         ...planning,
+        // Its description lists the deferred tools.
+        alwaysFull: [...planning.alwaysFull ?? [], FIND_TOOLS.function.name],
         ...{ archive, countTokens, state: stored?.state },
         // The upstream's profile may become known later.
         profile: () => ttlMs === undefined || isMarked ? profile() : profileForTtl(profile(), ttlMs),

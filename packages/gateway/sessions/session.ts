@@ -103,8 +103,8 @@ export interface SessionFacts {
   /** Number of turns in all, and in the client's current history. Absent: none yet. */
   readonly turns?: { readonly all: number; readonly visible: number } | undefined;
   readonly hasTools: boolean;
-  /** Names of the functions that are not deferred, or `"all"`. Absent: undecided. */
-  readonly functionsInFront?: readonly string[] | "all" | undefined;
+  /** Names of the functions that are not deferred; all, or all after a failed lookup. Absent: undecided. */
+  readonly functionsInFront?: readonly string[] | "all" | "restored" | undefined;
   readonly isAnswered: boolean;
   /** Whether its newest turn has no final reply yet. */
   readonly isAmidTurn: boolean;
@@ -690,6 +690,11 @@ export class GatewaySession implements KnownConversation {
     this.#know({ functionsInFront: (this.#facts.isAnswered ? undefined : decide()) ?? "all" });
   }
 
+  /** Ends the deferral of tools. */
+  restoreTools(): void {
+    if (Array.isArray(this.#facts.functionsInFront)) this.#know({ functionsInFront: "restored" });
+  }
+
   hide(places: readonly HiddenPlace[]): void {
     if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
   }
@@ -733,6 +738,7 @@ export class GatewaySession implements KnownConversation {
     const refusals = this.#facts.refusals + 1;
     const isReverted = refusals >= MAX_REFUSALS;
     this.#know({ refusals });
+    this.restoreTools();
     if (isReverted) this.revert();
     return isReverted;
   }

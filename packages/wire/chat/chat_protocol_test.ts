@@ -105,7 +105,7 @@ Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and its continuation",
     content: "One ",
     tool_calls: [call("recall", { ref: "r" }, "r1")],
   });
-  assertEquals(recalls, [{ id: "r1", arguments: '{"ref":"r"}' }]);
+  assertEquals(recalls, [{ id: "r1", name: "recall", arguments: '{"ref":"r"}' }]);
   const second = [
     { ...chunk({ role: "assistant", content: "" }), id: "other" },
     { ...chunk({ content: "two." }), id: "other" },
@@ -143,7 +143,7 @@ Deno.test("CHAT_PROTOCOL.writer() hides a recall among the client's calls and ke
     1,
     "tool_calls",
   ]);
-  assertEquals([reply.recalls, reply.callsClient], [[{ id: "r1", arguments: "{}" }], true]);
+  assertEquals([reply.recalls, reply.callsClient], [[{ id: "r1", name: "recall", arguments: "{}" }], true]);
   const calls = [call("recall", {}, "r1"), call("read", {}, "c1"), custom];
   const whole = { role: "assistant", content: null, tool_calls: calls };
   assertEquals(JSON.parse(reply.items[0] ?? ""), whole);
