@@ -83,10 +83,15 @@ const pairs = new WeakMap<
  * Returns `find_tools`, whose description lists the deferred tools, and `call_tool`. The same objects for the same
  * tools.
  */
-export function pairOf(deferred: readonly ToolDefinition[], countTokens: CountTokens): readonly ToolDefinition[] {
+export function pairOf(
+  deferred: readonly ToolDefinition[],
+  countTokens: CountTokens,
+): readonly ToolDefinition[] {
   const [first] = deferred;
   const known = first && pairs.get(first);
-  if (known?.deferred.length === deferred.length && known.deferred.every((tool, at) => tool === deferred[at])) {
+  if (
+    known?.deferred.length === deferred.length && known.deferred.every((tool, at) => tool === deferred[at])
+  ) {
     return known.pair;
   }
   const { function: find } = FIND_TOOLS;

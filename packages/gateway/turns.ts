@@ -239,7 +239,8 @@ export class Turns {
       : still && isLeft
       ? await Session.inSlices(readingRequest(sent, protocol, readers))
       : wire;
-    const { defersTools = (model: string) => !protocol.toolSearch || searchesTools({ baseURL, model }) } = upstream;
+    const { defersTools = (model: string) => !protocol.toolSearch || searchesTools({ baseURL, model }) } =
+      upstream;
     const isDeferrable = protocol.toolSearch !== undefined || protocol.forbidsToolPair !== undefined;
     const mayDefer = isDeferrable && !isAppended && defersTools(wire.model);
     if (isHelped && !oneShot && hasTools && mayDefer) {

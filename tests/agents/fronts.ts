@@ -37,7 +37,10 @@ async function row(agent: Agent, server: string): Promise<string> {
   const requests = calls.map(({ path, body }) => {
     const protocol = PROTOCOLS.find((one) => path.endsWith(one.path))!;
     const bytes = new TextEncoder().encode(JSON.stringify(body));
-    const { tools = [], items } = readRequest(readWireBody(bytes), protocol, { items: READER, tools: READER });
+    const { tools = [], items } = readRequest(readWireBody(bytes), protocol, {
+      items: READER,
+      tools: READER,
+    });
     const inFront = tools.filter((tool) => tool.inFront);
     const sum = (counts: readonly number[]) => counts.reduce((all, one) => all + one, 0);
     return {

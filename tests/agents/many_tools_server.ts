@@ -52,7 +52,9 @@ const CHANGES: Readonly<Record<string, Change>> = {
     await writeJson(`${home}/.copilot/mcp-config.json`, { mcpServers: { hub } });
   },
   cline: ({ home }, [command, ...args]) =>
-    writeJson(`${home}/.cline/data/settings/cline_mcp_settings.json`, { mcpServers: { hub: { command, args } } }),
+    writeJson(`${home}/.cline/data/settings/cline_mcp_settings.json`, {
+      mcpServers: { hub: { command, args } },
+    }),
   "continue responses": async ({ home }, [command, ...args]) => {
     const path = `${home}/.continue/config.yaml`;
     const settings = JSON.parse(await Deno.readTextFile(path));
