@@ -30,7 +30,8 @@ async function assertSaves(
     `${deferred.deferredTokens} of ${omittedTokens}`,
   );
   assertEquals(deferred.results.filter((text) => text.startsWith("Cannot")), []);
-  assertPrefixes(deferred.requests);
+  // Without a cache, definitions are compacted at the first chance.
+  if (profile.name !== "none") assertPrefixes(deferred.requests);
 }
 
 function assertPrefixes(requests: readonly ModelRequest[]): void {
