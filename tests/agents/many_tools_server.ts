@@ -75,10 +75,7 @@ export function withServer(agent: Agent, tools: readonly ToolDefinition[]): Agen
     ...agent,
     async configure(place) {
       const environment = await agent.configure(place);
-      const [program, list] = [`${place.home}/hub.cjs`, `${place.home}/hub.json`];
-      await Deno.writeTextFile(program, SERVER);
-      await writeJson(list, tools);
-      await change(place, ["node", program, list]);
+      await change(place, await serverIn(place.home, tools));
       return environment;
     },
     prompt(text, options) {
@@ -88,6 +85,17 @@ export function withServer(agent: Agent, tools: readonly ToolDefinition[]): Agen
         : { program, args };
     },
   };
+}
+
+/** Writes the server's files into a folder. Returns its command. */
+export async function serverIn(
+  folder: string,
+  tools: readonly ToolDefinition[],
+): Promise<readonly [string, string, string]> {
+  const [program, list] = [`${folder}/hub.cjs`, `${folder}/hub.json`];
+  await Deno.writeTextFile(program, SERVER);
+  await writeJson(list, tools);
+  return ["node", program, list];
 }
 
 async function writeJson(path: string, value: unknown): Promise<void> {
