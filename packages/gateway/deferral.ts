@@ -102,7 +102,7 @@ export function pairOf(
 }
 
 /** Returns how calls of the pair are forwarded; these are the tools that may be called. */
-export function pairCalls(tools: readonly ToolDefinition[]): NonNullable<TurnWriterOptions["pair"]> {
+export function pairForwarding(tools: readonly ToolDefinition[]): NonNullable<TurnWriterOptions["pair"]> {
   const names = new Set(tools.map((tool) => tool.function.name));
   return {
     find: FIND_TOOLS.function.name,

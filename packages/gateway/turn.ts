@@ -25,7 +25,7 @@ import {
   withFoundTools,
   writeRequest,
 } from "@tare/wire/internal";
-import { fullTokens, pairCalls, tokensOmitted, withoutSearches } from "./deferral.ts";
+import { fullTokens, pairForwarding, tokensOmitted, withoutSearches } from "./deferral.ts";
 import type { HeldPrompt, HeldPrompts } from "@tare/planner/internal/parts";
 import type { Followed } from "./request_cache.ts";
 import type { HiddenPlace } from "./sessions/history.ts";
@@ -105,7 +105,7 @@ export class GatewayTurn {
     this.session = session;
     const name = recall ? RECALL_TOOL.function.name : undefined;
     const hidesSearches = deferred !== undefined;
-    const pair = hasPair ? pairCalls(toolsInFront(request)) : undefined;
+    const pair = hasPair ? pairForwarding(toolsInFront(request)) : undefined;
     this.writer = request.protocol.writer(request, { recall: name, pair, hidesSearches, seen, keepsText });
   }
 

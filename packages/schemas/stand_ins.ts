@@ -16,6 +16,7 @@ import {
   sliceText,
 } from "@tare/messages/internal";
 
+/** Tool that calls another one. */
 export const CALL_TOOL: ToolDefinition = {
   type: "function",
   function: {
@@ -156,6 +157,7 @@ function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
     (close.length > 0 ? `Did you mean ${close.join(", ")}?` : "Look for it with find_tools.");
 }
 
+/** Tool that returns definitions. */
 export const FIND_TOOLS: ToolDefinition = {
   type: "function",
   function: {
