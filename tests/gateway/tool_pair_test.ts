@@ -1,4 +1,4 @@
-import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
+import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
 import type { GatewayOptions } from "@tare/gateway";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -44,7 +44,7 @@ const PLAN: readonly string[] = [
 
 const answersIn = (messages: readonly Message[]) =>
   messages.filter(({ role, content }) => role === "tool" && !isFound(content)).length;
-const isFound = (content: unknown) => /^\d+ of \d+ tools\. /.test(String(content));
+const isFound = (content: unknown) => /^(?:\d+ of \d+ tools\. |\[elided: find_tools)/.test(String(content));
 
 /** Calls a tool as a model does that sees its definition, or finds it. */
 function reach(name: string, { messages, tools }: Parameters<SimulatedModel>[0], args: JsonRecord) {
@@ -369,6 +369,16 @@ for (const dialect of [CHAT, RESPONSES]) {
     });
   }
 
+  Deno.test(`tool pair: with evictions too, the client runs the same calls, ${dialect.name}`, async () => {
+    const direct = await play(PROMPTS, { dialect, stream: true });
+    const { items, bodies, cost, planned } = await play(PROMPTS, { dialect, stream: true }, { through: {} });
+    assertEquals(done(items), done(direct.items));
+    assertMatch(JSON.stringify(bodies.at(-1)), /\[elided: /);
+    assert(cost < 0.6 * direct.cost, `${cost} for ${direct.cost}`);
+    assertAlmostEquals(planned!.costUnits, cost, 1e-6 * cost);
+    assertAlmostEquals(planned!.baselineCostUnits, direct.cost, 0.05 * direct.cost);
+  });
+
   Deno.test(`tool pair: a chosen tool is sent in full, in that request only, ${dialect.name}`, async () => {
     const model: SimulatedModel = () => ({ content: "Yes." });
     const fields = (at: number) => at === 1 ? { tool_choice: dialect.forcing("drive_get") } : {};
@@ -480,6 +490,35 @@ for (const dialect of [CHAT, RESPONSES]) {
     assertAlmostEquals(booked!.baselineCostUnits, direct.cost, 0.05 * direct.cost);
   });
 }
+
+Deno.test("tool pair: a client of Responses that continues stored responses runs its calls", async () => {
+  for (const stream of [true, false]) {
+    await using upstream = await startUpstream(planned, { profile: PROFILE });
+    const { bodies, fetch: watching } = watched();
+    await using gateway = await startGateway(upstream, { upstreams: upstreams(upstream), fetch: watching });
+    const calls: string[] = [];
+    let input: readonly JsonRecord[] = [{ role: "user", content: "Go." }];
+    let previous: unknown;
+    while (input.length > 0) {
+      const body = { ...RESPONSES.body(input, TOOLS), store: true, previous_response_id: previous };
+      const response = await fetch(`${gateway.baseURL}/responses`, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: "Bearer k" },
+        body: JSON.stringify({ model: "gpt-5", stream, ...body }),
+      });
+      const text = await response.text();
+      assertEquals(response.status, 200, text);
+      const reply = RESPONSES.read(text, stream);
+      calls.push(...reply.calls.map(({ name }) => name));
+      input = reply.calls.map((call) => RESPONSES.result(call, `${call.name} is done.`));
+      const whole = stream ? eventsIn(text).at(-1)!.response as JsonRecord : JSON.parse(text);
+      previous = whole.id;
+    }
+    assertEquals(calls, PLAN);
+    assertEquals(bodies.map(namesIn), bodies.map(() => OFFERED));
+    assertEquals(gateway.errors, []);
+  }
+});
 
 Deno.test("tool pair: no tools are deferred where a client of Responses uses the provider's search", async () => {
   await using upstream = await startUpstream(() => ({ content: "Yes." }), { profile: PROFILE });
