@@ -34,12 +34,14 @@ export function functionsInFront(
     WireRequest,
     "tools" | "items" | "protocol"
   >,
-  { alwaysFull = [], countTokens, ...options }: {
+  { alwaysFull = [], usual = [], countTokens, ...options }: {
     readonly profile: Profile;
     readonly windowTokens: number | undefined;
     readonly countTokens: CountTokens;
     /** Names of tools that are never deferred. Default: none. */
     readonly alwaysFull?: readonly string[] | undefined;
+    /** Names of tools that the client's sessions usually call. Default: none. */
+    readonly usual?: readonly string[] | undefined;
   },
 ): readonly string[] | undefined {
   const forbids = toolSearch ? toolSearch.forbids.bind(toolSearch) : forbidsToolPair;
@@ -48,7 +50,7 @@ export function functionsInFront(
   const wordOf = ({ function: { name } }: typeof functions[number]) => FIRST_WORD.exec(name)?.[1];
   const families = Map.groupBy(functions, wordOf);
   const instructions = textOf(items.slice(0, countInstructions(items)));
-  const named = new Set([...alwaysFull, ...instructions.match(WORDS) ?? []]);
+  const named = new Set([...alwaysFull, ...usual, ...instructions.match(WORDS) ?? []]);
   const isDeferred = (one: typeof functions[number]) => {
     const { name, strict } = one.function;
     const word = wordOf(one);

@@ -39,6 +39,7 @@ import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront, pairOf } from "./deferral.ts";
+import { ToolUses } from "./tool_uses.ts";
 import { type EndedTurn, keepAliveTarget, keyOf, SubAgents } from "./keep_alive.ts";
 import { type Followed, RequestCache } from "./request_cache.ts";
 import type { SetOptions } from "./options.ts";
@@ -80,6 +81,7 @@ export class Turns {
   readonly #cache: RequestCache;
   readonly #keepAlive: CacheKeepAlive | undefined;
   readonly #subAgents = new SubAgents();
+  readonly #toolUses: ToolUses;
   /** Windows that errors reported, by client: an error may quote the client's content. */
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
   /** Clients with a model whose newest request enables a window of a million tokens. */
@@ -91,14 +93,19 @@ export class Turns {
     this.#options = options;
     this.#keepAlive = keepAlive;
     this.#cache = new RequestCache({ maxBytes: memoryBytes });
+    const { content: storesContent = true, maxAgeMs = () => 30 * DAY_MS } = retention;
+    this.#toolUses = new ToolUses({
+      store: storesContent ? store : undefined,
+      ...{ maxAgeMs, now },
+      onFailure: (error) => this.#storeFailed(error, false),
+    });
     this.sessions = new GatewaySessions({
       ...{ holdout, keepAlive, now },
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#cache.sessionBytes,
       storing: store && {
         ...{ store, now },
-        storesContent: retention.content ?? true,
-        maxAgeMs: retention.maxAgeMs ?? (() => 30 * DAY_MS),
+        ...{ storesContent, maxAgeMs },
         maxBytes: retention.maxBytes ?? 2 ** 30,
         waitMs: retention.waitMs ?? 250,
         onFailure: (error, isFirst) => this.#storeFailed(error, isFirst),
@@ -243,14 +250,23 @@ export class Turns {
       upstream;
     const isDeferrable = protocol.toolSearch !== undefined || protocol.forbidsToolPair !== undefined;
     const mayDefer = isDeferrable && !isAppended && defersTools(wire.model);
-    if (isHelped && !oneShot && hasTools && mayDefer) {
-      session.decideFunctions(() => this.#functionsInFront(wire, { client, session, countTokens }));
+    const isTurn = isHelped && !oneShot;
+    let decided = session.facts.functionsInFront;
+    if (decided === undefined && (isTurn || precedes) && hasTools && mayDefer) {
+      const key = hashOf([
+        client,
+        (wire.tools ?? []).map(({ definition }) => definition.function.name).sort(),
+      ]);
+      const usual = await this.#toolUses.inFront(key);
+      const decide = () => this.#functionsInFront(wire, { client, session, countTokens, usual });
+      if (isTurn) session.decideFunctions(decide, key);
+      // A request that warms the cache must begin as the first turn will.
+      decided = session.facts.functionsInFront ?? decide();
+      if (isTurn && Array.isArray(decided)) await this.#toolUses.began(key);
     }
-    // A request that warms the cache must begin as the first turn will.
-    const decided = session.facts.functionsInFront ??
-      (precedes && hasTools && mayDefer
-        ? this.#functionsInFront(wire, { client, session, countTokens })
-        : undefined);
+    const { toolUse } = session.facts;
+    const called = isTurn ? session.noteCalls(wire) : [];
+    if (toolUse && called.length > 0) await this.#toolUses.called(toolUse.key, called);
     const inFront = Array.isArray(decided) && !isLeft && mayDefer ? decided : undefined;
     const deferred = inFront &&
       deferTools(requested, (name) => inFront.includes(name), (tools) => pairOf(tools, countTokens));
@@ -283,16 +299,17 @@ export class Turns {
   /** Returns the functions that are not deferred in a new session; `undefined` if none is deferred. */
   #functionsInFront(
     wire: WireRequest,
-    { client, session, countTokens }: Pick<Recognized, "countTokens"> & {
+    { client, session, countTokens, usual }: Pick<Recognized, "countTokens"> & {
       readonly client: string;
       readonly session: GatewaySession;
+      readonly usual: readonly string[];
     },
   ): readonly string[] | undefined {
     const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options.planning ?? {};
     if (!schemas) return undefined;
     const windowTokens = this.#windowOf(wire.protocol, { client, model: wire.model });
     const { profile } = session.session;
-    return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
+    return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull, usual });
   }
 
   /** Records the usage of a call without a complete reply; `written` is the reply's length in tokens. */

@@ -491,6 +491,37 @@ for (const dialect of [CHAT, RESPONSES]) {
   });
 }
 
+Deno.test("tool pair: tools that a client's sessions usually call are not deferred, after restarts too", async () => {
+  const model: SimulatedModel = (request) => {
+    const { messages } = request;
+    // Each session calls the first, one in eight the second.
+    const names = ["tracker_list", ...JSON.stringify(messages).includes("DRIVE") ? ["drive_get"] : []];
+    const name = names[answersIn(messages)];
+    return name === undefined
+      ? { content: "Done." }
+      : { content: null, tool_calls: [reach(name, request, {})] };
+  };
+  await using upstream = await startUpstream(model, { profile: PROFILE });
+  const { bodies, fetch } = watched();
+  const store = memoryStore();
+  const kept: string[] = [];
+  const callCounts: number[] = [];
+  for (let at = 0; at < 18; at++) {
+    const { length } = bodies;
+    await using gateway = await startGateway(upstream, { upstreams: upstreams(upstream), fetch, store });
+    const prompts = [`Look after thing ${at}${at % 8 === 0 ? " in the DRIVE" : ""}.`];
+    await client(() => gateway.baseURL, prompts, { dialect: CHAT, stream: true });
+    const session = bodies.slice(length);
+    assertGrows(session);
+    kept.push(namesIn(session[0]!).filter((name) => /^(?:tracker|drive)_/.test(name)).join());
+    callCounts.push(session.length);
+  }
+  // Evaluated after 4, 8 and 16 sessions: a quarter of the first 4 called both.
+  const both = "tracker_list,drive_get";
+  assertEquals(kept, [...Array(4).fill(""), ...Array(4).fill(both), ...Array(10).fill("tracker_list")]);
+  assertEquals(callCounts.slice(0, 5), [5, 3, 3, 3, 2]);
+});
+
 Deno.test("tool pair: a client of Responses that continues stored responses runs its calls", async () => {
   for (const stream of [true, false]) {
     await using upstream = await startUpstream(planned, { profile: PROFILE });
