@@ -1,6 +1,7 @@
 import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
+import { isBuiltInWord } from "@tare/planner/internal";
 import { Catalogue } from "@tare/schemas";
 import { CALL_TOOL, FIND_TOOLS } from "@tare/schemas/internal";
 import {
@@ -54,7 +55,8 @@ export function functionsInFront(
   const isDeferred = (one: typeof functions[number]) => {
     const { name, strict } = one.function;
     const word = wordOf(one);
-    const isServed = word !== undefined && families.get(word)!.length >= FAMILY && !named.has(name);
+    const isServed = word !== undefined && families.get(word)!.length >= FAMILY && !isBuiltInWord(word) &&
+      !named.has(name);
     // A provider guarantees the arguments only of tools that it has.
     return isServed && (toolSearch !== undefined || strict !== true);
   };

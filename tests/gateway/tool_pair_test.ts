@@ -433,6 +433,10 @@ for (const dialect of [CHAT, RESPONSES]) {
       {},
     ],
     "the client finds tools itself": [{ tools: [...TOOLS, define("find_tools", "find tools")] }, {}],
+    "they are an agent's own": [
+      { tools: TOOLS.map((tool) => ({ ...tool, name: `team_${tool.name}` })) },
+      {},
+    ],
     "they are few": [{ tools: TOOLS.slice(0, 12) }, {}],
   };
   for (const [why, [playing, through]] of Object.entries(asTheyCame)) {
