@@ -23,9 +23,11 @@ interface Uses {
 
 export interface ToolUsesOptions {
   /** Default: counts end with the process. */
-  readonly store?: Pick<Store, "getDocument" | "listDocuments" | "commit"> | undefined;
+  readonly store?: Pick<Store, "listDocuments" | "commit"> | undefined;
   /** Storage time after the newest session, in milliseconds. */
   readonly maxAgeMs: () => number;
+  /** Longest wait for the stored counts, once, and for their last write, in milliseconds. */
+  readonly waitMs: number;
   readonly now: () => number;
   readonly onFailure: (error: unknown) => void;
 }
@@ -37,6 +39,8 @@ export interface ToolUsesOptions {
 export class ToolUses {
   readonly #options: ToolUsesOptions;
   readonly #held = new LRUCache<string, Uses>({ max: MAX_HELD });
+  #loaded: Promise<void> | undefined;
+  #written: Promise<void> = Promise.resolve();
 
   constructor(options: ToolUsesOptions) {
     this.#options = options;
@@ -44,53 +48,63 @@ export class ToolUses {
 
   /** Returns the names of the tools that sessions with this tool set usually call. */
   async inFront(key: string): Promise<readonly string[]> {
-    await this.#load(key);
+    await (this.#loaded ??= atMost(this.#options.waitMs, this.#load()));
     return evaluated(this.#uses(key)).inFront;
   }
 
   /** Counts a new session. */
-  async began(key: string): Promise<void> {
-    await this.#load(key);
+  began(key: string): void {
     const { sessions, ...uses } = evaluated(this.#uses(key));
-    await this.#write(key, { ...uses, sessions: sessions + 1 });
+    this.#write(key, { ...uses, sessions: sessions + 1 });
   }
 
   /** Counts tools that a session calls for the first time. */
-  async called(key: string, names: readonly string[]): Promise<void> {
-    await this.#load(key);
+  called(key: string, names: readonly string[]): void {
     const { called, ...uses } = this.#uses(key);
     const more = names.map((name) => [name, (called[name] ?? 0) + 1]);
-    await this.#write(key, { ...uses, called: { ...called, ...Object.fromEntries(more) } });
+    this.#write(key, { ...uses, called: { ...called, ...Object.fromEntries(more) } });
+  }
+
+  async close(): Promise<void> {
+    await atMost(this.#options.waitMs, this.#written);
   }
 
   #uses(key: string): Uses {
     return this.#held.get(key) ?? { sessions: 0, called: {}, inFront: [], lastMs: 0 };
   }
 
-  async #load(key: string): Promise<void> {
-    const { store, onFailure } = this.#options;
-    if (this.#held.has(key)) return;
-    const document = await store?.getDocument(KIND, key).catch(onFailure);
-    // Another request may have counted in the meantime.
-    if (document && !this.#held.has(key)) this.#held.set(key, document.value as Uses);
-  }
-
-  async #write(key: string, uses: Uses): Promise<void> {
+  async #load(): Promise<void> {
     const { store, now, maxAgeMs, onFailure } = this.#options;
-    const value = { ...uses, lastMs: now() };
-    const isNew = uses.sessions === 1;
-    this.#held.set(key, value);
     try {
-      const old = isNew ? await store?.listDocuments(KIND, () => {}) ?? [] : [];
-      const expired = old.filter(({ value }) => (value as Uses).lastMs < now() - maxAgeMs());
-      await store?.commit([
-        ...expired.map(({ id }) => ({ type: "delete_document", kind: KIND, id } as const)),
-        { type: "document", kind: KIND, id: key, value },
-      ]);
+      const expired: string[] = [];
+      for (const { id, value } of await store?.listDocuments(KIND, () => {}) ?? []) {
+        const uses = value as Uses;
+        if (uses.lastMs < now() - maxAgeMs()) expired.push(id);
+        // Requests that didn't wait may have counted in the meantime.
+        else if (!this.#held.has(id)) this.#held.set(id, uses);
+      }
+      if (expired.length === 0) return;
+      await store?.commit(expired.map((id) => ({ type: "delete_document", kind: KIND, id } as const)));
     } catch (error) {
       onFailure(error);
     }
   }
+
+  #write(key: string, uses: Uses): void {
+    const { store, now, onFailure } = this.#options;
+    const value: Uses = { ...uses, lastMs: now() };
+    this.#held.set(key, value);
+    if (!store) return;
+    const commit = () => store.commit([{ type: "document", kind: KIND, id: key, value }]);
+    this.#written = this.#written.then(commit).catch(onFailure);
+  }
+}
+
+async function atMost(ms: number, work: Promise<void>): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<void>((resolve) => timer = setTimeout(resolve, ms));
+  await Promise.race([work, late]);
+  clearTimeout(timer);
 }
 
 function evaluated(uses: Uses): Uses {

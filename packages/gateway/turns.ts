@@ -93,10 +93,10 @@ export class Turns {
     this.#options = options;
     this.#keepAlive = keepAlive;
     this.#cache = new RequestCache({ maxBytes: memoryBytes });
-    const { content: storesContent = true, maxAgeMs = () => 30 * DAY_MS } = retention;
+    const { content: storesContent = true, maxAgeMs = () => 30 * DAY_MS, waitMs = 250 } = retention;
     this.#toolUses = new ToolUses({
       store: storesContent ? store : undefined,
-      ...{ maxAgeMs, now },
+      ...{ maxAgeMs, now, waitMs },
       onFailure: (error) => this.#storeFailed(error, false),
     });
     this.sessions = new GatewaySessions({
@@ -105,9 +105,8 @@ export class Turns {
       maxBytes: this.#cache.sessionBytes,
       storing: store && {
         ...{ store, now },
-        ...{ storesContent, maxAgeMs },
+        ...{ storesContent, maxAgeMs, waitMs },
         maxBytes: retention.maxBytes ?? 2 ** 30,
-        waitMs: retention.waitMs ?? 250,
         onFailure: (error, isFirst) => this.#storeFailed(error, isFirst),
       },
       makingOf: (name, client) => this.#makingOf(name, client),
@@ -126,7 +125,7 @@ export class Turns {
 
   async close(): Promise<void> {
     this.#keepAlive?.close();
-    await this.sessions.close();
+    await Promise.all([this.sessions.close(), this.#toolUses.close()]);
   }
 
   #storeFailed(error: unknown, isFirst: boolean): void {
@@ -253,20 +252,23 @@ export class Turns {
     const isTurn = isHelped && !oneShot;
     let decided = session.facts.functionsInFront;
     if (decided === undefined && (isTurn || precedes) && hasTools && mayDefer) {
-      const key = hashOf([
-        client,
-        (wire.tools ?? []).map(({ definition }) => definition.function.name).sort(),
-      ]);
-      const usual = await this.#toolUses.inFront(key);
-      const decide = () => this.#functionsInFront(wire, { client, session, countTokens, usual });
-      if (isTurn) session.decideFunctions(decide, key);
+      const decide = (usual: readonly string[]) =>
+        session.facts.isAnswered
+          ? undefined
+          : this.#functionsInFront(wire, { client, session, countTokens, usual });
+      const names = (wire.tools ?? []).map(({ definition }) => definition.function.name);
+      const key = hashOf([client, names.toSorted()]);
+      const usual = decide([]) && await this.#toolUses.inFront(key);
+      const isNew = session.facts.functionsInFront === undefined;
       // A request that warms the cache must begin as the first turn will.
-      decided = session.facts.functionsInFront ?? decide();
-      if (isTurn && Array.isArray(decided)) await this.#toolUses.began(key);
+      decided = session.facts.functionsInFront ?? (usual && decide(usual)) ?? "all";
+      if (isTurn && isNew) {
+        session.decideFunctions(decided, key);
+        if (decided !== "all") this.#toolUses.began(key);
+      }
     }
-    const { toolUse } = session.facts;
     const called = isTurn ? session.noteCalls(wire) : [];
-    if (toolUse && called.length > 0) await this.#toolUses.called(toolUse.key, called);
+    if (called.length > 0) this.#toolUses.called(session.facts.toolUse!.key, called);
     const inFront = Array.isArray(decided) && !isLeft && mayDefer ? decided : undefined;
     const deferred = inFront &&
       deferTools(requested, (name) => inFront.includes(name), (tools) => pairOf(tools, countTokens));

@@ -686,10 +686,8 @@ export class GatewaySession implements KnownConversation {
     return steady;
   }
 
-  /** Decides once which functions are not deferred: all of them if its prompts are already cached with them. */
-  decideFunctions(decide: () => readonly string[] | undefined, key: string): void {
-    if (this.#facts.functionsInFront !== undefined) return;
-    const functionsInFront = (this.#facts.isAnswered ? undefined : decide()) ?? "all";
+  /** Notes which functions are not deferred, by the key of its tools in {@linkcode ToolUses}. */
+  decideFunctions(functionsInFront: NonNullable<SessionFacts["functionsInFront"]>, key: string): void {
     const isDeferring = functionsInFront !== "all";
     this.#know({ functionsInFront, ...(isDeferring && { toolUse: { key, called: [] } }) });
   }
