@@ -64,7 +64,6 @@ export function functionsInFront(
   if (deferred.length === 0) return undefined;
   const { windowTokens, profile } = options;
   const added = toolSearch ? [toolSearch.tool.definition] : pairOf(deferred, countTokens);
-  const addedNames = added.map((tool) => tool.function.name);
   const isWorth = worthDeferring({
     fullTokens: fullTokens(deferred, countTokens),
     shortTokens: fullTokens(added, countTokens),
@@ -72,9 +71,7 @@ export function functionsInFront(
     profile,
     ...(windowTokens !== undefined && { windowTokens }),
   });
-  const isForbidden = ({ definition, bytes }: typeof tools[number]) =>
-    addedNames.includes(definition.function.name) || forbids(jsonOf(bytes));
-  if (!isWorth || tools.some(isForbidden)) return undefined;
+  if (!isWorth || tools.some(({ bytes }) => forbids(jsonOf(bytes)))) return undefined;
   return functions.filter((one) => !isDeferred(one)).map((one) => one.function.name);
 }
 

@@ -21,7 +21,7 @@ import {
 import { budgetUsd, type Rates, type StoredPrompt } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
-import { FIND_TOOLS } from "@tare/schemas/internal";
+import { CALL_TOOL, FIND_TOOLS } from "@tare/schemas/internal";
 import {
   deferTools,
   type ItemPart,
@@ -248,7 +248,9 @@ export class Turns {
     const { defersTools = (model: string) => !protocol.toolSearch || searchesTools({ baseURL, model }) } =
       upstream;
     const isDeferrable = protocol.toolSearch !== undefined || protocol.forbidsToolPair !== undefined;
-    const mayDefer = isDeferrable && !isAppended && defersTools(wire.model);
+    const names = (wire.tools ?? []).map(({ definition }) => definition.function.name);
+    const hasOwnPair = [FIND_TOOLS, CALL_TOOL].some((tool) => names.includes(tool.function.name));
+    const mayDefer = isDeferrable && !isAppended && !hasOwnPair && defersTools(wire.model);
     const isTurn = isHelped && !oneShot;
     let decided = session.facts.functionsInFront;
     if (decided === undefined && (isTurn || precedes) && hasTools && mayDefer) {
@@ -256,7 +258,6 @@ export class Turns {
         session.facts.isAnswered
           ? undefined
           : this.#functionsInFront(wire, { client, session, countTokens, usual });
-      const names = (wire.tools ?? []).map(({ definition }) => definition.function.name);
       const key = hashOf([client, names.toSorted()]);
       const usual = decide([]) && await this.#toolUses.inFront(key);
       const isNew = session.facts.functionsInFront === undefined;
@@ -272,7 +273,7 @@ export class Turns {
     const inFront = Array.isArray(decided) && !isLeft && mayDefer ? decided : undefined;
     const deferred = inFront &&
       deferTools(requested, (name) => inFront.includes(name), (tools) => pairOf(tools, countTokens));
-    const hasPair = !protocol.toolSearch && (deferred !== undefined || decided === "restored");
+    const hasPair = !protocol.toolSearch && mayDefer && (deferred !== undefined || decided === "restored");
     // Nothing is evicted from a conversation that the upstream stores, and a recall's request would add its items
     // again.
     const recall = offers && !isAppended && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
