@@ -18,7 +18,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   loop: ["messages", "wire"],
   tools: ["messages", "prune", "wire", "loop"],
   session: ["messages", "prune", "planner"],
-  gateway: ["messages", "prune", "planner", "wire", "session"],
+  gateway: ["messages", "prune", "schemas", "planner", "wire", "session"],
   simulator: ["messages", "tiktoken", "context", "prune", "planner", "wire"],
   server: [
     "messages",

@@ -1,15 +1,17 @@
 /**
- * Plays a session with many tools on a server of its own, and measures its calls by how the tools are
- * offered.
+ * Plays a session with many tools on a server of its own, or by a client through a gateway, and measures its calls by
+ * how the tools are offered.
  *
  * @module
  */
 import type {
   AssistantMessage,
   CountTokens,
+  FunctionToolCall,
   JsonSchema,
   Message,
   Model,
+  ModelEvent,
   ModelRequest,
   Tool,
   ToolDefinition,
@@ -21,14 +23,18 @@ import { EXAMPLE_MODELS } from "@tare/planner/internal";
 import { callCost, PrefixCache } from "@tare/planner/internal/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
+import { gateway } from "@tare/gateway";
 import { agentHandler } from "@tare/server";
 import { memoryStore } from "@tare/session/sqlite";
+import { CompletionWriter } from "@tare/wire/internal";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 
 export interface Offering extends PolicyOptions {
   readonly name: string;
   readonly mayDefer: boolean;
+  /** Whether a client of chat completions lists all tools to the gateway. Default: a session of the server. */
+  readonly isGateway?: true;
 }
 
 const NONE = {
@@ -51,6 +57,8 @@ export const OFFERINGS: readonly Offering[] = [
     policy: "classic",
     mechanisms: { ...NONE, schemas: true },
   },
+  { name: "in full, gateway", mayDefer: false, isGateway: true, mechanisms: NONE },
+  { name: "deferred, gateway", mayDefer: true, isGateway: true, mechanisms: { ...NONE, schemas: true } },
 ];
 
 export interface Played {
@@ -81,16 +89,21 @@ const STEP_MS = 20_000;
 const [EVERY, DIFFERENT] = [2, 6];
 
 export async function playTools(
-  definitions: readonly ToolDefinition[],
+  tools: readonly ToolDefinition[],
   options: PlayOptions,
 ): Promise<Played> {
   const { profile, offering, countTokens } = options;
+  // Clients put the server's name first.
+  const definitions = !offering.isGateway ? tools : tools.map((tool) => ({
+    ...tool,
+    function: { ...tool.function, name: `github_${tool.function.name}` },
+  }));
   const cache = new PrefixCache(profile);
   const requests: ModelRequest[] = [];
   const usages: Usage[] = [];
   let nowMs = 0;
   const work = plannedWork(definitions, STEPS);
-  const model: Model = async function* (request) {
+  const answer = (request: ModelRequest) => {
     nowMs += STEP_MS;
     requests.push(request);
     const units = PrefixCache.unitsOf(request, countTokens);
@@ -106,9 +119,54 @@ export async function playTools(
       outputTokens: countTokens(JSON.stringify(message.tool_calls ?? message.content)),
     };
     usages.push(usage);
-    yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop", usage };
+    return { message, finishReason: message.tool_calls ? "tool_calls" : "stop", usage } as const;
   };
-  const { name: _, mayDefer, ...prompt } = offering;
+  const playing = { options, answer, work, now: () => nowMs };
+  const { messages, deferredTokens } = offering.isGateway
+    ? await playClient(definitions, playing)
+    : await playServer(definitions, playing);
+  const rates = { profile, price: listPrice(EXAMPLE_MODELS[profile.name] ?? "") };
+  const costs = usages.map((usage) => callCost(usage, rates));
+  const sum = (numbers: readonly number[]) => numbers.reduce((all, one) => all + one, 0);
+  const [first] = requests;
+  const others = [READ.definition, RECALL_TOOL].map((tool) => tool.function.name);
+  const isOfThem = (tool: ToolDefinition) => !others.includes(tool.function.name);
+  const notices = offering.isGateway ? [] : first!.messages.filter(({ role }) => role === "system").slice(1);
+  return {
+    calls: usages.length,
+    toolTokens: countRequestTokens({ messages: notices, tools: first!.tools.filter(isOfThem) }, countTokens),
+    promptTokens: sum(usages.map(({ promptTokens }) => promptTokens)),
+    cachedTokens: sum(usages.map(({ cachedTokens }) => cachedTokens)),
+    costUnits: sum(costs.map(({ costUnits }) => costUnits)),
+    ...(rates.price && { usd: sum(costs.map(({ usd = 0 }) => usd)) }),
+    deferredTokens,
+    requests,
+    results: messages.flatMap(({ role, content }) => role === "tool" ? [String(content)] : []),
+  };
+}
+
+interface Playing {
+  readonly options: PlayOptions;
+  readonly answer: (request: ModelRequest) => Omit<Extract<ModelEvent, { type: "completed" }>, "type"> & {
+    readonly usage: Usage;
+  };
+  readonly work: ReturnType<typeof plannedWork>;
+  readonly now: () => number;
+}
+
+interface PlayedMessages {
+  readonly messages: readonly Message[];
+  readonly deferredTokens: number;
+}
+
+async function playServer(
+  definitions: readonly ToolDefinition[],
+  { options: { profile, offering, countTokens }, answer, work, now }: Playing,
+): Promise<PlayedMessages> {
+  const model: Model = async function* (request) {
+    yield { type: "completed", ...answer(request) };
+  };
+  const { name: _, mayDefer, isGateway: __, ...prompt } = offering;
   const handler = agentHandler({
     models: {
       model: () => model,
@@ -119,7 +177,7 @@ export async function playTools(
     },
     prompt,
     tools: [READ, ...definitions.map((definition) => toolOf(definition, mayDefer))],
-    store: memoryStore({ now: () => nowMs }),
+    store: memoryStore({ now }),
     limits: { turn: { maxSteps: 1_000 } },
   });
   const send = async (path: string, body: unknown) => {
@@ -137,24 +195,68 @@ export async function playTools(
   while (work.left > 0) await send(`/${id}/turns`, { input: `Go on with ${work.left} things.` });
   const response = await handler.fetch(new Request(`http://localhost/tare/v1/sessions/${id}`));
   const { messages, ledger } = await response.json();
-  const rates = { profile, price: listPrice(EXAMPLE_MODELS[profile.name] ?? "") };
-  const costs = usages.map((usage) => callCost(usage, rates));
-  const sum = (numbers: readonly number[]) => numbers.reduce((all, one) => all + one, 0);
-  const [first] = requests;
-  const others = [READ.definition, RECALL_TOOL].map((tool) => tool.function.name);
-  const isOfThem = (tool: ToolDefinition) => !others.includes(tool.function.name);
-  const notices = first!.messages.filter(({ role }) => role === "system").slice(1);
-  return {
-    calls: usages.length,
-    toolTokens: countRequestTokens({ messages: notices, tools: first!.tools.filter(isOfThem) }, countTokens),
-    promptTokens: sum(usages.map(({ promptTokens }) => promptTokens)),
-    cachedTokens: sum(usages.map(({ cachedTokens }) => cachedTokens)),
-    costUnits: sum(costs.map(({ costUnits }) => costUnits)),
-    ...(rates.price && { usd: sum(costs.map(({ usd = 0 }) => usd)) }),
-    deferredTokens: ledger.saved.deferred ?? 0,
-    requests,
-    results: (messages as Message[]).flatMap(({ role, content }) => role === "tool" ? [String(content)] : []),
+  return { messages, deferredTokens: ledger.saved.deferred ?? 0 };
+}
+
+async function playClient(
+  definitions: readonly ToolDefinition[],
+  { options: { profile, offering, countTokens }, answer, work, now }: Playing,
+): Promise<PlayedMessages> {
+  const { name: _, mayDefer, isGateway: __, ...planning } = offering;
+  const model = EXAMPLE_MODELS[profile.name] ?? "none";
+  const chat = {
+    baseURL: "http://upstream.test/v1",
+    profile,
+    windowTokens: 200_000,
+    defersTools: () => mayDefer,
   };
+  const { fetch, sessions } = gateway({
+    upstreams: { chat },
+    countTokens: () => Promise.resolve(countTokens),
+    fetch: async (...args) => {
+      const { messages, tools } = await new Request(...args).json();
+      const { signal } = new AbortController();
+      const { message, finishReason, usage } = answer({ messages, tools, signal });
+      const writer = new CompletionWriter({ id: "c", created: 0, model });
+      const { content = null, tool_calls: calls = [] } = message;
+      const functions = calls as readonly FunctionToolCall[];
+      const said = { role: "assistant", content: content as string | null } as const;
+      return Response.json(writer.body({
+        message: functions.length > 0 ? { ...said, tool_calls: functions } : said,
+        finishReason,
+        usage,
+      }));
+    },
+    planning,
+    now,
+  });
+  const tools = [READ.definition, ...definitions];
+  const messages: Message[] = [{ role: "system", content: "You work with tools." }];
+  while (work.left > 0) {
+    messages.push({ role: "user", content: `Go on with ${work.left} things.` });
+    for (
+      let calls: readonly FunctionToolCall[] = [];
+      messages.at(-1)!.role !== "assistant" || calls.length > 0;
+    ) {
+      const response = await fetch(
+        new Request("http://localhost/v1/chat/completions", {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify({ model, messages, tools }),
+        }),
+      )!;
+      const { choices: [{ message }] } = await response.json();
+      messages.push(message);
+      calls = message.tool_calls ?? [];
+      for (const { id, function: { name, arguments: text } } of calls) {
+        const content = name === READ.definition.function.name
+          ? words(400, String(JSON.parse(text).name))
+          : words(250, name);
+        messages.push({ role: "tool", tool_call_id: id, content });
+      }
+    }
+  }
+  return { messages, deferredTokens: (await sessions.ledger({})).planned.savedTokens };
 }
 
 const READ: Tool = {

@@ -222,6 +222,7 @@ export function upstreamsOf(
     price: priceOf(settings, chatRules),
     windowTokens: windowTokens ?? ((model: string) => probed?.windowTokens(model) ?? listed(model)),
     assumesWindow: (model: string) => probed?.windowTokens(model) === undefined,
+    ...(deferTools === "off" && { defersTools: () => false }),
   };
   const messages = {
     // The setting is the server's URL, `baseURL` the API's.
@@ -231,7 +232,7 @@ export function upstreamsOf(
     price: priceOf(settings, messagesRules),
     windowTokens: windowTokens ?? listed,
     ...(deferTools !== "auto" && {
-      searchesTools: (model: string) => deferTools === "on" && searchesTools({ model }),
+      defersTools: (model: string) => deferTools === "on" && searchesTools({ model }),
     }),
   };
   // The offline demo model is no upstream.

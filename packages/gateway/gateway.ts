@@ -111,7 +111,7 @@ const UPSTREAM: NeededOptions<GatewayUpstream> = {
   "price?": "function",
   "windowTokens?": ["number", "function"],
   "assumesWindow?": "function",
-  "searchesTools?": "function",
+  "defersTools?": "function",
 };
 
 /**

@@ -26,10 +26,10 @@ export interface GatewayUpstream {
    */
   readonly assumesWindow?: (model: string) => boolean;
   /**
-   * Whether a model's tools may be deferred, since the provider can search for them. Default: known by address and
-   * model.
+   * Whether a model's tools may be deferred. Default: yes; in Messages, where the provider searches for them, known by
+   * address and model.
    */
-  readonly searchesTools?: (model: string) => boolean;
+  readonly defersTools?: (model: string) => boolean;
 }
 
 /** Options of {@linkcode gateway}. */

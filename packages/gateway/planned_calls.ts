@@ -3,6 +3,7 @@ import { type Chat, Telemetry } from "@tare/session/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
 import { mostOfCall, providerOf } from "@tare/planner/internal";
+import { RECALL_TOOL } from "@tare/prune";
 import {
   joinBytes,
   peekField,
@@ -347,6 +348,7 @@ export class PlannedCalls {
         }
         last = (await this.#sendFitting(turn, { bytes: next, send, signal: abort.signal })).response;
         if (last.ok) continue;
+        if (REFUSALS.includes(last.status)) turn.session.restoreTools();
         this.#turns.recordTotals(turn.session, { errors: 1 });
         if (isStream) {
           yield turn.writer.fail(`The upstream answered ${last.status}: ${await beginningOf(last)}`);
@@ -470,8 +472,9 @@ export class PlannedCalls {
     if (reply.recalls.length === 0 && !reply.isPaused) return undefined;
     try {
       await turn.recall(reply);
-      this.#turns.recordTotals(turn.session, { recalls: reply.recalls.length });
-      this.#options.telemetry.recalled(reply.recalls.length);
+      const recalls = reply.recalls.filter(({ name }) => name === RECALL_TOOL.function.name).length;
+      this.#turns.recordTotals(turn.session, { recalls });
+      this.#options.telemetry.recalled(recalls);
       if (reply.callsClient || turn.isLast) return undefined;
       const isLast = calls === MAX_RECALL_CALLS || turn.repeatedRecalls === MAX_REPEATED_RECALLS;
       return await turn.prompt(signal, isLast);

@@ -11,6 +11,7 @@ import { type LedgerEntry, type PromptCall, readTooLong, type SessionView } from
 import { type routeToCache, servedTokens } from "@tare/planner/internal";
 import { RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { placeholderRefs } from "@tare/prune/internal";
+import { CALL_TOOL, FIND_TOOLS, findTools, measureDeferral } from "@tare/schemas/internal";
 import {
   type deferTools,
   type ItemPart,
@@ -24,7 +25,7 @@ import {
   withFoundTools,
   writeRequest,
 } from "@tare/wire/internal";
-import { tokensOmitted, withoutSearches } from "./deferral.ts";
+import { fullTokens, pairForwarding, tokensOmitted, withoutSearches } from "./deferral.ts";
 import type { HeldPrompt, HeldPrompts } from "@tare/planner/internal/parts";
 import type { Followed } from "./request_cache.ts";
 import type { HiddenPlace } from "./sessions/history.ts";
@@ -40,6 +41,8 @@ interface GatewayTurnOptions {
   readonly request: WireRequest;
   /** The deferred tools. Default: none. */
   readonly deferred?: ReturnType<typeof deferTools> | undefined;
+  /** Whether the model may call tools by a pair of tools, now or earlier in the session. Default: false. */
+  readonly hasPair?: boolean;
   readonly recall: boolean;
   readonly follows?: Followed | undefined;
   /** The planner of prompts. Default: none, as if the upstream stores the history. */
@@ -91,16 +94,19 @@ export class GatewayTurn {
   #edited = false;
   #isLast = false;
   #repeatedRecalls = 0;
+  #deferred: GatewayTurnOptions["deferred"];
 
   constructor(options: GatewayTurnOptions) {
-    const { client, session, request, deferred, recall, seen, oneShot } = options;
+    const { client, session, request, deferred, hasPair = false, recall, seen, oneShot } = options;
     const { keepsText = oneShot !== undefined } = options;
     this.#options = options;
+    this.#deferred = deferred;
     this.client = client;
     this.session = session;
     const name = recall ? RECALL_TOOL.function.name : undefined;
     const hidesSearches = deferred !== undefined;
-    this.writer = request.protocol.writer(request, { recall: name, hidesSearches, seen, keepsText });
+    const pair = hasPair ? pairForwarding(toolsInFront(request)) : undefined;
+    this.writer = request.protocol.writer(request, { recall: name, pair, hidesSearches, seen, keepsText });
   }
 
   get request(): WireRequest {
@@ -146,8 +152,7 @@ export class GatewayTurn {
     const { session: { session }, request, countTokens } = this.#options;
     const { epoch, savedCostUnits } = session.state;
     const messages = messagesOf(request.items);
-    const { definitions = [], search } = this.#options.deferred ?? {};
-    const tools = [...this.#tools(false).filter((tool) => tool !== search), ...definitions];
+    const tools = toolsInFront(request);
     const tokens = countRequestTokens({ messages, tools }, countTokens);
     return {
       "x-tare-session": session.id,
@@ -163,13 +168,15 @@ export class GatewayTurn {
   }
 
   /**
-   * Plans the next call and returns its body. The `last` call of a turn has no recall tool, so that the model writes a
-   * reply.
+   * Plans the next call and returns its body. The `last` call of a turn has no recall tool and all definitions, so that
+   * the model writes a reply.
    */
   async prompt(signal: AbortSignal, last = false): Promise<Uint8Array<ArrayBuffer>> {
-    const { session, request, follows, prompts, countTokens, now, oneShot, route, precedes } = this.#options;
+    const { session, follows, prompts, countTokens, now, oneShot, route, precedes, hasPair } = this.#options;
     const recall = this.#options.recall && !last;
     this.#isLast = last;
+    if (last && hasPair) this.restoreTools();
+    const request = this.#deferred?.request ?? this.request;
     await Session.inSlices(counting(request, countTokens));
     const { protocol } = request;
     const isTurn = oneShot === undefined;
@@ -181,8 +188,9 @@ export class GatewayTurn {
       ...expanded.slice(heads),
       ...this.#added,
     ];
-    const { items: spelled, deferred } = this.#withFound(all);
+    const { items: spelled, deferred: searched } = this.#withFound(all);
     const { items, messages, isRespelled } = session.recognize(spelled, { isTurn });
+    const deferred = hasPair ? this.#looked(messages) : searched;
     const history = { messages, tools: this.#tools(recall) };
     const own = isRespelled ? messagesOf(spelled) : history.messages;
     if (prompts) {
@@ -237,7 +245,8 @@ export class GatewayTurn {
   #withFound(
     items: readonly WireItem[],
   ): { readonly items: readonly WireItem[]; readonly deferred?: PromptCall["deferred"] } {
-    const { request: { items: theirs, tools, protocol }, deferred, readers, countTokens } = this.#options;
+    const { request: { items: theirs, tools, protocol }, readers, countTokens } = this.#options;
+    const deferred = this.#deferred;
     const hidden = new Set(protocol.toolSearch && items);
     for (const item of theirs) hidden.delete(item);
     const reading = { protocol, readers, countTokens };
@@ -254,6 +263,21 @@ export class GatewayTurn {
       items: found,
       deferred: tokensOmitted(deferred, found.filter((_, at) => hidden.has(items[at]!)), reading),
     };
+  }
+
+  /** Returns the tokens that the pair of tools removes from a prompt with these messages. */
+  #looked(messages: readonly Message[]): PromptCall["deferred"] {
+    const { countTokens } = this.#options;
+    const { definitions = [], added: pair = [] } = this.#deferred ?? {};
+    const full = fullTokens(definitions, countTokens);
+    const measured = measureDeferral(messages, { fullTokens: full, pair, countTokens });
+    return this.#deferred || measured.tokens !== 0 ? measured : undefined;
+  }
+
+  /** Restores the definitions of deferred tools, from the next call on. */
+  restoreTools(): void {
+    this.#deferred = undefined;
+    this.session.restoreTools();
   }
 
   #recordSending(sending: HeldPrompt): void {
@@ -321,8 +345,9 @@ export class GatewayTurn {
     const answers = await Promise.all(
       reply.recalls.map(async (call) => ({ id: call.id, text: await this.#answer(call) })),
     );
-    if (reply.recalls.every((call) => this.#recalled.has(call.arguments))) this.#repeatedRecalls++;
-    for (const call of reply.recalls) this.#recalled.add(call.arguments);
+    const keyOf = (call: WireReply["recalls"][number]) => `${call.name} ${call.arguments}`;
+    if (reply.recalls.every((call) => this.#recalled.has(keyOf(call)))) this.#repeatedRecalls++;
+    for (const call of reply.recalls) this.#recalled.add(keyOf(call));
     const written = this.#options.request.protocol.writeAnswers(answers);
     this.#answers.push(written);
     this.#added.push(...this.#itemsOf([...reply.items, ...written]));
@@ -346,8 +371,24 @@ export class GatewayTurn {
     return this.#answers.at(-1) ?? [];
   }
 
-  async #answer({ arguments: text }: WireReply["recalls"][number]): Promise<string> {
+  /** Returns definitions; if there are none, restores all. */
+  #find(text: string): string {
+    const { request, countTokens } = this.#options;
+    const { definitions = toolsInFront(request) } = this.#deferred ?? {};
+    const { query = "", limit } = readObject(text);
+    const options = { countTokens, ...(typeof limit === "number" && { limit }) };
+    const found = findTools(definitions, String(query), options);
+    if (found === undefined) this.restoreTools();
+    return found ?? `No tool fits ${JSON.stringify(query)}. ${RESTORED}`;
+  }
+
+  async #answer({ name, arguments: text }: WireReply["recalls"][number]): Promise<string> {
     const { session, countTokens } = this.#options;
+    if (name === FIND_TOOLS.function.name) return this.#find(text);
+    if (name === CALL_TOOL.function.name) {
+      this.restoreTools();
+      return `Cannot call a tool: its name or arguments are invalid. ${RESTORED}`;
+    }
     try {
       const given: Pick<Recalled, keyof Recalled> = JSON.parse(text.trim() || "{}");
       const visible = () => this.#view?.messages ?? [];
@@ -359,13 +400,25 @@ export class GatewayTurn {
   }
 
   #tools(recall: boolean): readonly ToolDefinition[] {
-    const definitions = toolsInFront(this.#options.request);
+    const definitions = toolsInFront(this.#deferred?.request ?? this.request);
     return recall ? [...definitions, RECALL_TOOL] : definitions;
   }
 
   #itemsOf(pieces: readonly string[]): readonly WireItem[] {
     const { readers, request: { protocol } } = this.#options;
     return readItems(pieces, { protocol, readers });
+  }
+}
+
+const RESTORED = "The tools now have their full definitions; call them by name.";
+
+function readObject(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? { ...value } : {};
+  } catch {
+    // Nothing is found by it.
+    return {};
   }
 }
 

@@ -21,6 +21,7 @@ import {
 import { budgetUsd, type Rates, type StoredPrompt } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
+import { CALL_TOOL, FIND_TOOLS } from "@tare/schemas/internal";
 import {
   deferTools,
   type ItemPart,
@@ -37,7 +38,8 @@ import {
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
-import { functionsInFront } from "./deferral.ts";
+import { functionsInFront, pairOf } from "./deferral.ts";
+import { ToolUses } from "./tool_uses.ts";
 import { type EndedTurn, keepAliveTarget, keyOf, SubAgents } from "./keep_alive.ts";
 import { type Followed, RequestCache } from "./request_cache.ts";
 import type { SetOptions } from "./options.ts";
@@ -79,6 +81,7 @@ export class Turns {
   readonly #cache: RequestCache;
   readonly #keepAlive: CacheKeepAlive | undefined;
   readonly #subAgents = new SubAgents();
+  readonly #toolUses: ToolUses;
   /** Windows that errors reported, by client: an error may quote the client's content. */
   readonly #windows = new LRUCache<string, number>({ max: MAX_WINDOWS });
   /** Clients with a model whose newest request enables a window of a million tokens. */
@@ -90,16 +93,20 @@ export class Turns {
     this.#options = options;
     this.#keepAlive = keepAlive;
     this.#cache = new RequestCache({ maxBytes: memoryBytes });
+    const { content: storesContent = true, maxAgeMs = () => 30 * DAY_MS, waitMs = 250 } = retention;
+    this.#toolUses = new ToolUses({
+      store: storesContent ? store : undefined,
+      ...{ maxAgeMs, now, waitMs },
+      onFailure: (error) => this.#storeFailed(error, false),
+    });
     this.sessions = new GatewaySessions({
       ...{ holdout, keepAlive, now },
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
       maxBytes: this.#cache.sessionBytes,
       storing: store && {
         ...{ store, now },
-        storesContent: retention.content ?? true,
-        maxAgeMs: retention.maxAgeMs ?? (() => 30 * DAY_MS),
+        ...{ storesContent, maxAgeMs, waitMs },
         maxBytes: retention.maxBytes ?? 2 ** 30,
-        waitMs: retention.waitMs ?? 250,
         onFailure: (error, isFirst) => this.#storeFailed(error, isFirst),
       },
       makingOf: (name, client) => this.#makingOf(name, client),
@@ -118,7 +125,7 @@ export class Turns {
 
   async close(): Promise<void> {
     this.#keepAlive?.close();
-    await this.sessions.close();
+    await Promise.all([this.sessions.close(), this.#toolUses.close()]);
   }
 
   #storeFailed(error: unknown, isFirst: boolean): void {
@@ -238,20 +245,35 @@ export class Turns {
       : still && isLeft
       ? await Session.inSlices(readingRequest(sent, protocol, readers))
       : wire;
-    const { searchesTools: searches = (model: string) => searchesTools({ baseURL, model }) } = upstream;
-    const maySearch = protocol.toolSearch !== undefined && searches(wire.model);
-    if (isHelped && !oneShot && hasTools && maySearch) {
-      session.decideFunctions(() => this.#functionsInFront(wire, { client, session, countTokens }));
+    const { defersTools = (model: string) => !protocol.toolSearch || searchesTools({ baseURL, model }) } =
+      upstream;
+    const isDeferrable = protocol.toolSearch !== undefined || protocol.forbidsToolPair !== undefined;
+    const names = (wire.tools ?? []).map(({ definition }) => definition.function.name);
+    const hasOwnPair = [FIND_TOOLS, CALL_TOOL].some((tool) => names.includes(tool.function.name));
+    const mayDefer = isDeferrable && !isAppended && !hasOwnPair && defersTools(wire.model);
+    const isTurn = isHelped && !oneShot;
+    let decided = session.facts.functionsInFront;
+    if (decided === undefined && (isTurn || precedes) && hasTools && mayDefer) {
+      const decide = (usual: readonly string[]) =>
+        session.facts.isAnswered
+          ? undefined
+          : this.#functionsInFront(wire, { client, session, countTokens, usual });
+      const key = hashOf([client, names.toSorted()]);
+      const usual = decide([]) && await this.#toolUses.inFront(key);
+      const isNew = session.facts.functionsInFront === undefined;
+      // A request that warms the cache must begin as the first turn will.
+      decided = session.facts.functionsInFront ?? (usual && decide(usual)) ?? "all";
+      if (isTurn && isNew) {
+        session.decideFunctions(decided, key);
+        if (decided !== "all") this.#toolUses.began(key);
+      }
     }
-    // A request that warms the cache must begin as the first turn will.
-    const decided = session.facts.functionsInFront ??
-      (precedes && hasTools && maySearch
-        ? this.#functionsInFront(wire, { client, session, countTokens })
-        : undefined);
-    const functionsInFront = decided ?? "all";
-    const deferred = isLeft || !maySearch || functionsInFront === "all"
-      ? undefined
-      : deferTools(requested, (name) => functionsInFront.includes(name));
+    const called = isTurn ? session.noteCalls(wire) : [];
+    if (called.length > 0) this.#toolUses.called(session.facts.toolUse!.key, called);
+    const inFront = Array.isArray(decided) && !isLeft && mayDefer ? decided : undefined;
+    const deferred = inFront &&
+      deferTools(requested, (name) => inFront.includes(name), (tools) => pairOf(tools, countTokens));
+    const hasPair = !protocol.toolSearch && mayDefer && (deferred !== undefined || decided === "restored");
     // Nothing is evicted from a conversation that the upstream stores, and a recall's request would add its items
     // again.
     const recall = offers && !isAppended && !session.facts.isReverted && (wire.tools ?? []).length > 0 &&
@@ -259,8 +281,9 @@ export class Turns {
     return new GatewayTurn({
       client,
       session,
-      request: deferred?.request ?? requested,
+      request: requested,
       deferred,
+      hasPair,
       recall: recall === true,
       follows: followed,
       prompts,
@@ -279,16 +302,17 @@ export class Turns {
   /** Returns the functions that are not deferred in a new session; `undefined` if none is deferred. */
   #functionsInFront(
     wire: WireRequest,
-    { client, session, countTokens }: Pick<Recognized, "countTokens"> & {
+    { client, session, countTokens, usual }: Pick<Recognized, "countTokens"> & {
       readonly client: string;
       readonly session: GatewaySession;
+      readonly usual: readonly string[];
     },
   ): readonly string[] | undefined {
     const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options.planning ?? {};
     if (!schemas) return undefined;
     const windowTokens = this.#windowOf(wire.protocol, { client, model: wire.model });
     const { profile } = session.session;
-    return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
+    return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull, usual });
   }
 
   /** Records the usage of a call without a complete reply; `written` is the reply's length in tokens. */
@@ -473,6 +497,8 @@ export class Turns {
       const isMarked = ttlMs === 0 && !holdout && routeToCache({ baseURL, model, key: "" }).needsBreakpoints;
       return policySession({
         ...planning,
+        // Its description lists the deferred tools.
+        alwaysFull: [...planning.alwaysFull ?? [], FIND_TOOLS.function.name],
         ...{ archive, countTokens, state: stored?.state },
         // The upstream's profile may become known later.
         profile: () => ttlMs === undefined || isMarked ? profile() : profileForTtl(profile(), ttlMs),

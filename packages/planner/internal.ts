@@ -38,3 +38,4 @@ export {
   type StoredHistory,
 } from "./recognition/recognition.ts";
 export { WINDOW_SHARE } from "./rule/decide.ts";
+export { isBuiltInWord } from "./tools_of_agents.ts";

@@ -122,6 +122,17 @@ function useOf(tool: string): ToolUse | undefined {
   return undefined;
 }
 
+/** First words of names of built-in tools, in agents with five or more. */
+const BUILT_IN_WORDS: readonly string[] = [
+  "team", // Cline
+  "sessions", // OpenClaw
+];
+
+/** Returns whether the tools whose names begin with this word are an agent's own, and not those of a server. */
+export function isBuiltInWord(word: string): boolean {
+  return BUILT_IN_WORDS.includes(word);
+}
+
 export interface CallFacts {
   readonly use?: ToolUse | undefined;
   readonly reads: boolean;

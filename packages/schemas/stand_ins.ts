@@ -6,9 +6,18 @@ import {
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
-import { CALL_TOOL_NAME, checkGiven, hashPiece, sliceText } from "@tare/messages/internal";
+import {
+  CALL_TOOL_NAME,
+  checkGiven,
+  countMessageTokens,
+  countToolTokens,
+  describeCall,
+  hashPiece,
+  sliceText,
+} from "@tare/messages/internal";
 
-const CALL_TOOL: ToolDefinition = {
+/** Tool that calls another one. */
+export const CALL_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: CALL_TOOL_NAME,
@@ -93,7 +102,7 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
         findTools(definitions, String(query), {
           countTokens,
           ...(typeof limit === "number" && { limit }),
-        }),
+        }) ?? `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Use other words, or a name.`,
     },
     call: {
       definition: CALL_TOOL,
@@ -108,6 +117,37 @@ export function standIns(tools: readonly Tool[], options: StandInsOptions): Tool
   };
 }
 
+/**
+ * Returns the tokens that deferral removes from a prompt with these messages: those of the full definitions without
+ * the pair, lookups with their results, and lists. `isDetour` if the prompt only follows a lookup.
+ */
+export function measureDeferral(
+  messages: readonly Message[],
+  { fullTokens, pair = [FIND_TOOLS, CALL_TOOL], countTokens }: {
+    readonly fullTokens: number;
+    readonly pair?: readonly ToolDefinition[];
+    readonly countTokens: CountTokens;
+  },
+): { readonly tokens: number; readonly isDetour: boolean } {
+  let tokens = pair.reduce((left, tool) => left - countToolTokens(tool, countTokens), fullTokens);
+  let lookups = new Set<string>();
+  let isDetour = false;
+  for (const message of messages) {
+    const isResult = message.role === "tool";
+    if (message.role === "assistant") {
+      const calls = message.tool_calls ?? [];
+      const finds = calls.filter((call) => describeCall(call).name === FIND_TOOLS.function.name);
+      lookups = new Set(finds.map(({ id }) => id));
+      isDetour = finds.length > 0 && finds.length === calls.length;
+      if (isDetour) tokens -= countMessageTokens(message, countTokens);
+    } else if (isResult ? lookups.has(message.tool_call_id) : Catalogue.announces(message)) {
+      tokens -= countMessageTokens(message, countTokens);
+    }
+    if (!isResult && message.role !== "assistant") isDetour = false;
+  }
+  return { tokens, isDetour };
+}
+
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
@@ -117,7 +157,8 @@ function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
     (close.length > 0 ? `Did you mean ${close.join(", ")}?` : "Look for it with find_tools.");
 }
 
-const FIND_TOOLS: ToolDefinition = {
+/** Tool that returns definitions. */
+export const FIND_TOOLS: ToolDefinition = {
   type: "function",
   function: {
     name: "find_tools",
@@ -152,21 +193,19 @@ const WORTHY = 1 / 3;
 /**
  * Returns the full definitions of the tools that match a query best, at the end of the prompt. Tools that the
  * query names are all returned; the others are ranked by its words: rare words weigh more than common ones,
- * names more than descriptions.
+ * names more than descriptions. Returns `undefined` if none matches.
  */
-function findTools(
+export function findTools(
   tools: readonly ToolDefinition[],
   query: string,
   { countTokens, limit = 3 }: { readonly countTokens: CountTokens; readonly limit?: number },
-): string {
+): string | undefined {
   const ranked = rankTools(tools, query);
   const best = ranked.find(({ isNamed }) => !isNamed)?.score ?? 0;
   const named = ranked.filter(({ isNamed }) => isNamed);
   const more = ranked.filter(({ isNamed, score }) => !isNamed && score >= WORTHY * best);
   const fitting = named.length > 0 ? named : more.slice(0, limit);
-  if (fitting.length === 0) {
-    return `None of the ${tools.length} tools fits ${JSON.stringify(query)}. Use other words, or a name.`;
-  }
+  if (fitting.length === 0) return undefined;
   const definitions: string[] = [];
   let tokens = 0;
   for (const { tool } of fitting) {

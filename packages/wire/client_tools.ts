@@ -2,6 +2,7 @@ import type { ToolDefinition } from "@tare/messages";
 import { sameData } from "@tare/messages/internal";
 import { editJson, isRecord, type JsonRecord, objectFields, readJsonAt } from "./json.ts";
 import type { Protocol, ReadTool, WireRequest, WireTool } from "./protocol.ts";
+import { readField } from "./request.ts";
 
 /** Returns whether a tool is a function at the front of the prompt. */
 export function isFunction(
@@ -11,27 +12,39 @@ export function isFunction(
 }
 
 /**
- * Returns a request with these functions, and one that must be called, at the front; the provider's search,
- * added last, finds the others and takes over their cache breakpoint. Returns `undefined` if unsupported, or
- * nothing is deferred.
+ * Returns a request with these functions, and those that its tool choice names, at the front; the provider's search,
+ * added last, finds the others and takes over their cache breakpoint. A pair of tools, added last, replaces them.
+ * Returns `undefined` if unsupported, or nothing is deferred.
  */
 export function deferTools(
   request: WireRequest,
   isInFront: (name: string) => boolean,
+  pairOf?: (deferred: readonly ToolDefinition[]) => readonly ToolDefinition[],
 ): {
   readonly request: WireRequest;
   readonly definitions: readonly ToolDefinition[];
-  readonly search: ToolDefinition;
+  /** The provider's search, or the pair. */
+  readonly added: readonly ToolDefinition[];
 } | undefined {
-  const { protocol: { toolSearch, markField = "" }, tools = [] } = request;
-  if (!toolSearch) return undefined;
-  const forced = toolSearch.forced(request);
+  const { protocol: { toolSearch, markField = "", writeTool }, tools = [] } = request;
+  if (!toolSearch && !pairOf) return undefined;
+  const chosen = namesIn(readField(request, "tool_choice"));
   const isDeferred = (tool: ReadTool) => {
     const { name } = tool.definition.function;
-    return isFunction(tool) && !isInFront(name) && name !== forced;
+    return isFunction(tool) && !isInFront(name) && !chosen.includes(name);
   };
   const definitions = tools.filter(isDeferred).map(({ definition }) => definition);
   if (definitions.length === 0) return undefined;
+  if (!toolSearch) {
+    const added = pairOf!(definitions);
+    const pair = added.map((definition): WireTool => ({
+      definition,
+      inFront: true,
+      bytes: encoder.encode(writeTool(definition)),
+    }));
+    const inFront = tools.filter((tool) => !isDeferred(tool));
+    return { request: { ...request, tools: [...inFront, ...pair], hasOtherTools: true }, definitions, added };
+  }
   const { tool: { bytes, ...search }, defer } = toolSearch;
   const markOf = (tool: WireTool | undefined) => tool && objectFields(tool.bytes).get(markField);
   const marked = tools.findLast((tool) => markOf(tool) !== undefined);
@@ -50,8 +63,17 @@ export function deferTools(
       hasOtherTools: true,
     },
     definitions,
-    search: search.definition,
+    added: [search.definition],
   };
+}
+
+/** Returns the names in a tool choice, which may list several. */
+function namesIn(choice: unknown): readonly string[] {
+  if (Array.isArray(choice)) return choice.flatMap(namesIn);
+  if (!isRecord(choice)) return [];
+  return Object.entries(choice).flatMap(([field, value]) =>
+    field === "name" && typeof value === "string" ? [value] : namesIn(value)
+  );
 }
 
 type FirstTool = ReturnType<typeof steadyTools>["first"][number];

@@ -13,7 +13,7 @@ export { CHAT_PROTOCOL } from "./chat/chat_protocol.ts";
 export { CHAT_FORMS, ReplyAssembler } from "./chat/chat_completions.ts";
 export { CompletionWriter } from "./chat/write_completion.ts";
 export { deferTools, isFunction, steadyTools } from "./client_tools.ts";
-export { asRecord, joinBytes, jsonExcess, readJsonAt, type Span } from "./json.ts";
+export { asRecord, findField, joinBytes, jsonExcess, readJsonAt, type Span } from "./json.ts";
 export type { SchemaRules } from "./legal_schema.ts";
 export { legalArguments, type LegalForms, originalCalls } from "./legality.ts";
 export { statedFailure } from "./meaning.ts";

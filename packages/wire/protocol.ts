@@ -31,8 +31,10 @@ export interface WireReply {
   readonly id?: string;
   /** Finish reason in the upstream's terms. */
   readonly finish?: string;
+  /** Calls that the gateway answers. */
   readonly recalls: readonly {
     readonly id: string;
+    readonly name: string;
     /** JSON text, as the model wrote it. */
     readonly arguments: string;
   }[];
@@ -113,8 +115,13 @@ export interface Protocol {
     request: WireRequest,
     written: readonly WrittenItem[],
   ) => readonly number[];
-  /** Deferral of tools. Default: unsupported. */
+  /** Deferral of tools until the provider's search finds them. Default: unsupported. */
   readonly toolSearch?: ToolSearch;
+  /**
+   * Returns whether a tool excludes deferral by a pair of tools, since the client or the provider itself defers. Default:
+   * unsupported.
+   */
+  readonly forbidsToolPair?: (tool: unknown) => boolean;
   /** Returns a writer of one turn's replies. */
   writer(request: WireRequest, options: TurnWriterOptions): TurnWriter;
   /** Cache keep-alive. Default: unsupported, since each request would cost a reply. */
@@ -205,7 +212,6 @@ export interface ToolSearch {
   forbids(tool: unknown): boolean;
   /** Returns the deferred form of a tool, without a cache breakpoint. */
   defer(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>;
-  forced(request: WireBody): string | undefined;
   /** Returns an item without searches; the same object if unchanged. */
   without(item: unknown): unknown;
 }
@@ -232,12 +238,26 @@ export interface TurnWriter {
 export interface TurnWriterOptions {
   /** Tool whose calls are hidden from the client. Default: none. */
   readonly recall?: string | undefined;
+  /** Tools by which the model finds and calls deferred ones. Default: none. */
+  readonly pair?: ToolPairCalls | undefined;
   /** Whether the provider's tool searches are hidden. Default: false. */
   readonly hidesSearches?: boolean;
   /** Whether replies include their text. Default: false. */
   readonly keepsText?: boolean;
   /** Called with each item that has an id. */
   readonly seen?: ((id: string, parts: readonly ItemPart[]) => void) | undefined;
+}
+
+/** Calls of the tools by which the model finds and calls deferred ones. */
+export interface ToolPairCalls {
+  /** Tool whose calls are hidden from the client. */
+  readonly find: string;
+  /** Tool whose calls the client receives as calls of the tools that they name. */
+  readonly call: string;
+  /** Returns the call in the arguments of such a call; `undefined`, which hides it, if they name no tool. */
+  readonly meant: (
+    argumentsText: string,
+  ) => { readonly name: string; readonly arguments: string } | undefined;
 }
 
 /** Items that the client doesn't have. */

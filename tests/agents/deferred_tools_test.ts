@@ -1,49 +1,36 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { loadTokenizer } from "@tare/tiktoken";
-import type { Message } from "@tare/messages";
+import type { Message, ToolDefinition } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/internal/parts";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";
+import type { Agent } from "./agent.ts";
 import { CLAUDE_CODE } from "./drivers/claude_code.ts";
+import { continueCli } from "./drivers/continue.ts";
+import { OPENCODE } from "./drivers/opencode.ts";
+import { serverIn, withServer } from "./many_tools_server.ts";
+import { play, type Scenario } from "./play.ts";
 import { runProgram } from "./program.ts";
 
 const PROFILE = profileNamed("anthropic-5m");
 const NUMBERS = Array.from({ length: 60 }, (_, at) => at);
 
-const SERVER = `
-const about = (at) => "Looks after room " + at + " of the house, and says what became of it. ".repeat(20);
-const id = { type: "string", description: "What of the room is meant. ".repeat(10) };
-const tools = ${JSON.stringify(NUMBERS)}.map((at) => ({
-  name: "room" + at,
-  description: about(at),
-  inputSchema: { type: "object", properties: { id } },
+const TOOLS = NUMBERS.map((at): ToolDefinition => ({
+  type: "function",
+  function: {
+    name: `room_${at}`,
+    description: `Looks after room ${at} of the house, and says what became of it. `.repeat(20),
+    parameters: {
+      type: "object",
+      properties: { id: { type: "string", description: "What of the room is meant. ".repeat(10) } },
+    },
+  },
 }));
-const answers = {
-  initialize: ({ protocolVersion }) => ({
-    protocolVersion,
-    capabilities: { tools: {} },
-    serverInfo: { name: "house", version: "1" },
-  }),
-  "tools/list": () => ({ tools }),
-  "tools/call": ({ name }) => ({ content: [{ type: "text", text: "The door of " + name + " is open." }] }),
-};
-let rest = "";
-process.stdin.on("data", (data) => {
-  const lines = (rest + data).split("\\n");
-  rest = lines.pop();
-  for (const { id, method, params } of lines.filter(Boolean).map((line) => JSON.parse(line))) {
-    if (id === undefined) continue;
-    const result = answers[method]?.(params);
-    const said = result ? { result } : { error: { code: -32601, message: "unknown" } };
-    console.log(JSON.stringify({ jsonrpc: "2.0", id, ...said }));
-  }
-});
-`;
 
 /** Calls of the model in order; it searches for tools that aren't visible. */
-const PLAN = Array.from({ length: 20 }, (_, at) => at % 5 === 2 ? `mcp__house__room${at % 2}` : "Bash");
+const PLAN = Array.from({ length: 20 }, (_, at) => at % 5 === 2 ? `mcp__hub__room_${at % 2}` : "Bash");
 
 const planned: SimulatedModel = ({ messages, tools }) => {
   const done = messages.filter(({ role }) => role === "tool").length;
@@ -75,8 +62,8 @@ async function work(through: boolean) {
   try {
     const [home, workspace, data] = ["home", "workspace", "data"].map((name) => `${folder}/${name}`);
     for (const path of [home, workspace, data]) await Deno.mkdir(path!);
-    await Deno.writeTextFile(`${folder}/house.mjs`, SERVER);
-    const servers = { mcpServers: { house: { command: "node", args: [`${folder}/house.mjs`] } } };
+    const [command, ...args] = await serverIn(folder, TOOLS);
+    const servers = { mcpServers: { hub: { command, args } } };
     await Deno.writeTextFile(`${folder}/mcp.json`, JSON.stringify(servers));
     const flags = ["--port=0", `--data=${data}`, `--workspace=${workspace}`, `--messages-url=${url}`];
     const server = through ? await startServerProcess([...flags, "--defer-tools=on"]) : undefined;
@@ -84,7 +71,7 @@ async function work(through: boolean) {
     const { code, output } = await runProgram({
       program: "claude",
       args: [
-        ...["--print", "--allowedTools", "Bash,mcp__house", "--model", "claude-sonnet-5"],
+        ...["--print", "--allowedTools", "Bash,mcp__hub", "--model", "claude-sonnet-5"],
         ...["--mcp-config", `${folder}/mcp.json`, "--", "Look after the house."],
       ],
     }, {
@@ -127,3 +114,54 @@ Deno.test("deferred tools: claude code works with a server's 60 deferred tools a
     assertAlmostEquals(baselineCostUnits, direct.cost, 0.05 * direct.cost);
   });
 });
+
+/** Agents that list all tools of their MCP servers, with the names that they give them. */
+const LISTING: readonly (readonly [Agent, string])[] = [
+  [OPENCODE, "hub_room_"],
+  [continueCli("responses"), "room_"],
+];
+
+const SCENARIO: Scenario = {
+  name: "many tools",
+  plans: {
+    TOOLS: {
+      steps: Array.from(
+        { length: 20 },
+        (_, at) => at % 5 === 2 ? [`echo ${at}`, { discover: at % 2 }] : [`echo ${at}`],
+      ),
+      facts: [],
+      report: "report.txt",
+    },
+  },
+  actions: [{ prompt: "Follow plan:TOOLS." }],
+  files: {},
+};
+
+for (const [agent, prefix] of LISTING) {
+  Deno.test(`tool pair: ${agent.name} works with a server's 60 deferred tools as it does without the gateway`, async (test) => {
+    const discoveries = [0, 1].map((at) => ({ name: `${prefix}${at}`, args: { id: "door" } }));
+    const served = withServer({ ...agent, tools: { ...agent.tools, discoveries } }, TOOLS)!;
+    const direct = await play(served, SCENARIO, { through: false });
+    const through = await play(served, SCENARIO, { through: true });
+    const report = ({ files }: typeof direct) => files["report.txt"];
+    assertEquals(report(through), report(direct));
+    assert(report(direct) !== undefined, direct.ended.map(({ output }) => output).join("\n"));
+    assertEquals(through.ended.map(({ code }) => code), [0]);
+    const working = through.calls.filter(({ turn }) => turn.tools.length > 0);
+    assertEquals(working.filter(({ turn }) => turn.tools.some((name) => name.startsWith(prefix))), []);
+    const answers = through.exchanges.map(({ answer }) => answer).join("\n");
+    assert(!/find_tools|call_tool/.test(answers), "the client sees the pair");
+    const costOf = ({ calls }: typeof direct) => calls.reduce((sum, { cost }) => sum + cost, 0);
+    const share = (costOf(through) / costOf(direct)).toFixed(2);
+    await test.step(`cost ${share} of what it costs directly`, () => {
+      assert(costOf(through) < 0.75 * costOf(direct));
+    });
+    const { costUnits = NaN, baselineCostUnits = NaN } = through.ledger!.planned;
+    const [paid, saved] = [Math.round(costOf(direct)), Math.round(baselineCostUnits)];
+    await test.step(`claimed ${saved} for ${paid}`, () => {
+      assertAlmostEquals(costUnits, costOf(through), 0.01 * costUnits);
+      // The provider's count of definitions that it never receives is estimated.
+      assertAlmostEquals(baselineCostUnits, costOf(direct), 0.1 * costOf(direct));
+    });
+  });
+}

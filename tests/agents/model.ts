@@ -84,6 +84,8 @@ export function planModel(plans: Plans, tools: AgentTools): (turn: ModelTurn) =>
     if (!plan || planName === undefined) return say("Hello.");
     const step = reached(entries, planName) + 1;
     const calls = plan.steps[step];
+    const lookup = calls && wantedLookup(calls, turn, tools);
+    if (lookup) return { calls: [lookup] };
     if (calls) {
       const thought = plan.textTokens ? sourceText(`${planName}.${step}`, plan.textTokens) : "";
       const text = [step % 4 === 0 ? `Step ${step}: looking further.` : "", thought].filter(Boolean).join(
@@ -95,7 +97,7 @@ export function planModel(plans: Plans, tools: AgentTools): (turn: ModelTurn) =>
           typeof call === "string"
             ? tools.shell(`${call} # ${planName}.${step}`)
             : "discover" in call
-            ? tools.discoveries![call.discover]!
+            ? reach(tools.discoveries![call.discover]!, turn)
             : tools.delegate!(`Follow plan:${call.delegate} (# ${planName}.${step}) and report the result.`)
         ),
       };
@@ -118,6 +120,30 @@ export function planModel(plans: Plans, tools: AgentTools): (turn: ModelTurn) =>
     const text = [`Report of ${planName}`, ...found, ending].join("\n");
     return { calls: [tools.shell(`printf '%s\\n' '${text}' > ${plan.report} # ${planName}.${step}`)] };
   };
+}
+
+/** Returns the call that looks for a step's tool, if it isn't visible and there is a tool for that. */
+function wantedLookup(
+  calls: Step,
+  { entries, tools: offered }: ModelTurn,
+  { discoveries = [] }: AgentTools,
+): WantedCall | undefined {
+  const wanted = calls.flatMap((call) =>
+    typeof call !== "string" && "discover" in call ? [discoveries[call.discover]!.name] : []
+  );
+  const isFound = (name: string) =>
+    offered.includes(name) ||
+    entries.some((item) => item.type === "result" && item.text.includes(`{"name":"${name}",`));
+  const missing = wanted.filter((name) => !isFound(name));
+  return offered.includes("find_tools") && missing.length > 0
+    ? { name: "find_tools", args: { query: missing.join(" ") } }
+    : undefined;
+}
+
+function reach({ name, args }: WantedCall, { tools }: ModelTurn): WantedCall {
+  return tools.includes(name) || !tools.includes("call_tool")
+    ? { name, args }
+    : { name: "call_tool", args: { name, arguments: args } };
 }
 
 const SUMMARY = /summar|compact|handoff/i;

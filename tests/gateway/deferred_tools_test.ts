@@ -188,7 +188,7 @@ function watched(): { readonly bodies: JsonRecord[]; readonly fetch: typeof fetc
 
 const SEARCHING = ({ baseURL }: Upstream) => ({
   upstreams: {
-    messages: { baseURL, profile: PROFILE, windowTokens: 200_000, searchesTools: () => true },
+    messages: { baseURL, profile: PROFILE, windowTokens: 200_000, defersTools: () => true },
   },
 });
 

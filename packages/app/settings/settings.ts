@@ -374,8 +374,8 @@ const GROUPS = {
       variable: "TARE_DEFER_TOOLS",
       fallback: "auto",
       help:
-        "Deferral of other agents' MCP tools to Anthropic's own tool search where that pays: auto, at Anthropic's " +
-        "address; on, wherever ANTHROPIC_BASE_URL points; off",
+        "Deferral of other agents' MCP tools where that pays, in Messages to Anthropic's own tool search: auto, there at " +
+        "Anthropic's address; on, wherever ANTHROPIC_BASE_URL points; off",
       ...oneOf("auto", "on", "off"),
     },
     forward: {

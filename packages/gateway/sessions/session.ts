@@ -1,7 +1,7 @@
 import { type LoadedSession, Session, type SessionContent, type SessionState } from "@tare/session/internal";
 import type { Days, Overview, UsageTotals } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { firstWords, hashBytes, hashPiece } from "@tare/messages/internal";
+import { describeCall, firstWords, hashBytes, hashPiece } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
 import type { Continuation, KnownConversation, StoredHistory } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
@@ -103,8 +103,10 @@ export interface SessionFacts {
   /** Number of turns in all, and in the client's current history. Absent: none yet. */
   readonly turns?: { readonly all: number; readonly visible: number } | undefined;
   readonly hasTools: boolean;
-  /** Names of the functions that are not deferred, or `"all"`. Absent: undecided. */
-  readonly functionsInFront?: readonly string[] | "all" | undefined;
+  /** Names of the functions that are not deferred; all, or all after a failed lookup. Absent: undecided. */
+  readonly functionsInFront?: readonly string[] | "all" | "restored" | undefined;
+  /** Key of its tools in {@linkcode ToolUses}, and those that it has called. Absent: none is deferred. */
+  readonly toolUse?: { readonly key: string; readonly called: readonly string[] } | undefined;
   readonly isAnswered: boolean;
   /** Whether its newest turn has no final reply yet. */
   readonly isAmidTurn: boolean;
@@ -555,7 +557,7 @@ export class GatewaySession implements KnownConversation {
       ...{ session, archive },
       length: items.length,
       facts: {
-        ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
+        ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [], toolUse: undefined },
         isAnswered: hasAnswers(items),
         isNamed: undefined,
       },
@@ -684,10 +686,29 @@ export class GatewaySession implements KnownConversation {
     return steady;
   }
 
-  /** Decides once which functions are not deferred: all of them if its prompts are already cached with them. */
-  decideFunctions(decide: () => readonly string[] | undefined): void {
-    if (this.#facts.functionsInFront !== undefined) return;
-    this.#know({ functionsInFront: (this.#facts.isAnswered ? undefined : decide()) ?? "all" });
+  /** Notes which functions are not deferred, by the key of its tools in {@linkcode ToolUses}. */
+  decideFunctions(functionsInFront: NonNullable<SessionFacts["functionsInFront"]>, key: string): void {
+    const isDeferring = functionsInFront !== "all";
+    this.#know({ functionsInFront, ...(isDeferring && { toolUse: { key, called: [] } }) });
+  }
+
+  /** Notes the calls of a request's tools. Returns the names of those that are called for the first time. */
+  noteCalls({ items, tools = [] }: Pick<WireRequest, "items" | "tools">): readonly string[] {
+    const { toolUse } = this.#facts;
+    if (!toolUse) return [];
+    const names = new Set(tools.map(({ definition }) => definition.function.name));
+    for (const name of toolUse.called) names.delete(name);
+    const calls = items.flatMap(({ parts }) =>
+      parts.flatMap(({ message }) => message.role === "assistant" ? message.tool_calls ?? [] : [])
+    );
+    const first = new Set(calls.map((call) => describeCall(call).name).filter((name) => names.has(name)));
+    if (first.size > 0) this.#know({ toolUse: { ...toolUse, called: [...toolUse.called, ...first] } });
+    return [...first];
+  }
+
+  /** Ends the deferral of tools. */
+  restoreTools(): void {
+    if (Array.isArray(this.#facts.functionsInFront)) this.#know({ functionsInFront: "restored" });
   }
 
   hide(places: readonly HiddenPlace[]): void {
@@ -733,6 +754,7 @@ export class GatewaySession implements KnownConversation {
     const refusals = this.#facts.refusals + 1;
     const isReverted = refusals >= MAX_REFUSALS;
     this.#know({ refusals });
+    this.restoreTools();
     if (isReverted) this.revert();
     return isReverted;
   }

@@ -1,8 +1,9 @@
 import type { CountTokens, Message, Tool } from "@tare/messages";
-import { countMessageTokens, countToolTokens, describeCall, sameData } from "@tare/messages/internal";
+import { countMessageTokens, countToolTokens, sameData } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
 import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import { Catalogue, standIns } from "@tare/schemas";
+import { CALL_TOOL, FIND_TOOLS, measureDeferral } from "@tare/schemas/internal";
 
 /** A source of tools that change while the server runs, such as MCP servers. */
 export interface ToolSource {
@@ -153,13 +154,11 @@ export function offerTools(
     unlisted: deferrable,
     ...(text !== undefined && { notice: { role: "system", content: text } }),
     state: before?.isDeferred && text === undefined ? before : { isDeferred: true, announced },
-    deferred: (messages) => measure(messages, fullTokens(deferrable, countTokens), countTokens),
+    deferred: (messages) =>
+      measureDeferral(messages, { fullTokens: fullTokens(deferrable, countTokens), countTokens }),
   };
 }
 
-const { find: { definition: FIND_TOOLS }, call: { definition: CALL_TOOL } } = standIns([], {
-  parser: argumentsParser,
-});
 const STAND_INS = [FIND_TOOLS, CALL_TOOL];
 
 export const STAND_IN_NAMES: readonly string[] = STAND_INS.map((tool) => tool.function.name);
@@ -200,29 +199,4 @@ function parserOf(definition: Tool["definition"]): ReturnType<typeof argumentsPa
   let parse = parsers.get(definition);
   if (!parse) parsers.set(definition, parse = argumentsParser(definition));
   return parse;
-}
-
-function measure(
-  messages: readonly Message[],
-  fullTokens: number,
-  countTokens: CountTokens,
-): NonNullable<PromptCall["deferred"]> {
-  let tokens = fullTokens - countToolTokens(FIND_TOOLS, countTokens) -
-    countToolTokens(CALL_TOOL, countTokens);
-  let inspected = new Set<string>();
-  let isDetour = false;
-  for (const message of messages) {
-    const isResult = message.role === "tool";
-    if (message.role === "assistant") {
-      const calls = message.tool_calls ?? [];
-      const finds = calls.filter((call) => describeCall(call).name === FIND_TOOLS.function.name);
-      inspected = new Set(finds.map(({ id }) => id));
-      isDetour = finds.length > 0 && finds.length === calls.length;
-      if (isDetour) tokens -= countMessageTokens(message, countTokens);
-    } else if (isResult ? inspected.has(message.tool_call_id) : Catalogue.announces(message)) {
-      tokens -= countMessageTokens(message, countTokens);
-    }
-    if (!isResult && message.role !== "assistant") isDetour = false;
-  }
-  return { tokens, isDetour };
 }

@@ -300,6 +300,7 @@ class MessagesTurnWriter implements TurnWriter {
       block,
     ): WireReply["recalls"][number] => ({
       id: String(block.id ?? ""),
+      name: String(block.name),
       arguments: JSON.stringify(block.input ?? {}),
     }));
     const isSearching = blocks.map((block) => this.#isSearch(block) && block.type === "server_tool_use");

@@ -265,11 +265,13 @@ Deno.test("MESSAGES_PROTOCOL.writer() preserves the bytes of a stream without re
   }
 });
 
+const RECALL = { id: "r1", name: "recall", arguments: '{"ref":"r"}' };
+
 Deno.test("MESSAGES_PROTOCOL.writer() joins streamed recalls and continuations: indexes continue, the last usage counts", () => {
   const one = writer();
   let seen = decode(...new MessageWriter(RECALLS).events().flatMap((data) => one.push(event(data))));
   const first = one.end();
-  assertEquals([first.callsClient, first.recalls], [false, [{ id: "r1", arguments: '{"ref":"r"}' }]]);
+  assertEquals([first.callsClient, first.recalls], [false, [RECALL]]);
   const blocks = [
     { type: "thinking", thinking: "Which one was it?", signature: "sig" },
     { type: "text", text: "I look it up." },

@@ -1,6 +1,6 @@
 import { editJson, isRecord, jsonBytes, type JsonRecord, objectFields } from "../json.ts";
 import type { Protocol } from "../protocol.ts";
-import { readField, wholeTool } from "../request.ts";
+import { wholeTool } from "../request.ts";
 
 const encoder = new TextEncoder();
 
@@ -21,11 +21,6 @@ export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
     const isMarked = objectFields(tool).has("cache_control");
     const bare = isMarked ? editJson(tool, [{ path: ["cache_control"] }]) : tool;
     return editJson(bare, [{ path: ["defer_loading"], value: encoder.encode("true") }]);
-  },
-  forced(request) {
-    const choice = readField(request, "tool_choice");
-    const { type, name } = isRecord(choice) ? choice : {};
-    return type === "tool" && typeof name === "string" ? name : undefined;
   },
   without(item) {
     if (!isRecord(item) || !Array.isArray(item.content)) return item;

@@ -316,6 +316,12 @@ export class CallAssembler {
     return this.#calls[index]?.name;
   }
 
+  /** Returns a call as far as it has been read. */
+  callAt(index: number): JsonRecord {
+    const call = this.#calls[index];
+    return call ? { ...finished(call, call.id || `call_${index + 1}`) } : {};
+  }
+
   finish(taken: ReadonlySet<string>): FunctionToolCall[] {
     const used = new Set(taken);
     return this.#calls
@@ -323,17 +329,7 @@ export class CallAssembler {
       .map((call) => {
         const id = freeCallId(call.id, used);
         used.add(id);
-        return {
-          id,
-          type: "function",
-          // Providers parse arguments that are sent back.
-          function: {
-            name: call.name,
-            arguments: call.arguments.trim() || "{}",
-            ...withoutNulls(call.functionExtra),
-          },
-          ...withoutNulls(call.extra),
-        };
+        return finished(call, id);
       });
   }
 
@@ -368,6 +364,20 @@ export class CallAssembler {
     if (index !== undefined) return this.#byIndex.get(index) ?? (name ? undefined : byId);
     return byId ?? this.#calls.at(-1);
   }
+}
+
+function finished(call: PartialCall, id: string): FunctionToolCall {
+  return {
+    id,
+    type: "function",
+    // Providers parse arguments that are sent back.
+    function: {
+      name: call.name,
+      arguments: call.arguments.trim() || "{}",
+      ...withoutNulls(call.functionExtra),
+    },
+    ...withoutNulls(call.extra),
+  };
 }
 
 /** Returns whether a piece begins a call instead of continuing one. */

@@ -71,6 +71,7 @@ export const CHAT_PROTOCOL: Protocol = {
   writeAnswers: (answers) =>
     answers.map(({ id, text }) => JSON.stringify({ role: "tool", tool_call_id: id, content: text })),
   writeTool: (tool) => JSON.stringify(tool),
+  forbidsToolPair: () => false,
   addedFields(request) {
     const options = usageOptions(request);
     return new Map(options && [[STREAM_OPTIONS, options]]);
@@ -206,12 +207,19 @@ function withLegalCalls(message: JsonRecord): JsonRecord {
 /** Forwards the chat completions of one turn; unaffected chunks keep their bytes. */
 class ChatTurnWriter implements TurnWriter {
   readonly #options: ChatTurnWriterOptions;
-  readonly #replies: { readonly message: JsonRecord; readonly reply: WireReply }[] = [];
+  readonly #replies: {
+    readonly message: JsonRecord;
+    readonly reply: WireReply;
+    /** Whether it calls deferred tools by the pair. */
+    readonly isMeant: boolean;
+  }[] = [];
   #splitter = new SseSplitter();
   /** Current reply, as fields or unparsed events. */
   #pieces: (JsonRecord | Uint8Array<ArrayBuffer>)[] = [];
   #calls = new CallAssembler();
   #recalls = new Set<number>();
+  /** Calls of the pair's `call`, until they are complete. */
+  #meant = new Set<number>();
   #callsClient = false;
   #usage: unknown;
   #tier: unknown;
@@ -251,7 +259,8 @@ class ChatTurnWriter implements TurnWriter {
   }
 
   get #keeps(): boolean {
-    return this.#options.recall !== undefined || this.#options.keepsText === true;
+    const { recall, pair, keepsText } = this.#options;
+    return recall !== undefined || pair !== undefined || keepsText === true;
   }
 
   #readMessage(): JsonRecord {
@@ -292,7 +301,8 @@ class ChatTurnWriter implements TurnWriter {
   finish(): Uint8Array<ArrayBuffer> {
     if (this.#whole.length === 0) return joinBytes(this.#held);
     const last = this.#replies.at(-1);
-    if (!last || (this.#replies.length === 1 && last.reply.recalls.length === 0)) return this.#whole;
+    const isSame = this.#replies.length === 1 && !last?.isMeant && last?.reply.recalls.length === 0;
+    if (!last || isSame) return this.#whole;
     const body = JSON.parse(decoder.decode(this.#whole));
     const calls = this.#clientCalls(last.message);
     const { tool_calls: _, ...message } = last.message;
@@ -333,20 +343,34 @@ class ChatTurnWriter implements TurnWriter {
   }
 
   #isRecall(call: unknown): boolean {
-    const { recall } = this.#options;
-    return recall !== undefined && isRecord(call) && isRecord(call.function) && call.function.name === recall;
+    const { recall, pair } = this.#options;
+    const name = isRecord(call) && isRecord(call.function) ? call.function.name : undefined;
+    return name !== undefined && [recall, pair?.find, pair?.call].includes(name as string);
+  }
+
+  /** Returns a call of the pair as that of the tool that it names; other calls unchanged. */
+  #meantCall(call: JsonRecord): JsonRecord {
+    const { pair } = this.#options;
+    const called = asRecord(call.function);
+    if (!pair || called?.name !== pair.call) return call;
+    const meant = pair.meant(String(called.arguments ?? ""));
+    return meant ? { ...call, function: { ...called, ...meant } } : call;
   }
 
   #clientCalls({ tool_calls: calls }: JsonRecord): unknown[] {
     return Array.isArray(calls) ? calls.filter((call) => !this.#isRecall(call)) : [];
   }
 
-  #take(message: JsonRecord): WireReply {
-    const calls = Array.isArray(message.tool_calls) ? message.tool_calls.filter(isRecord) : [];
+  #take(written: JsonRecord): WireReply {
+    const made = Array.isArray(written.tool_calls) ? written.tool_calls.filter(isRecord) : [];
+    const calls = made.map((call) => this.#meantCall(call));
+    const isMeant = calls.some((call, at) => call !== made[at]);
+    const message = isMeant ? { ...written, tool_calls: calls } : written;
     const recalls = calls.filter((call) => this.#isRecall(call)).map((
       call,
     ): WireReply["recalls"][number] => ({
       id: String(call.id ?? ""),
+      name: String(asRecord(call.function)?.name),
       arguments: String(asRecord(call.function)?.arguments ?? ""),
     }));
     const usage = readUsage(this.#usage, { service_tier: this.#tier });
@@ -360,7 +384,7 @@ class ChatTurnWriter implements TurnWriter {
         : [],
       ...(this.#options.keepsText && typeof message.content === "string" && { text: message.content }),
     };
-    this.#replies.push({ message, reply });
+    this.#replies.push({ message, reply, isMeant });
     this.#ended = true;
     return reply;
   }
@@ -373,6 +397,7 @@ class ChatTurnWriter implements TurnWriter {
     this.#pieces = [];
     this.#calls = new CallAssembler();
     this.#recalls = new Set();
+    this.#meant = new Set();
     this.#callsClient = false;
     this.#usage = undefined;
     this.#tier = undefined;
@@ -400,6 +425,7 @@ class ChatTurnWriter implements TurnWriter {
     if (!later && chunk.id !== undefined && first.id === undefined) this.#envelope = { id: chunk.id };
     this.#tier = chunk.service_tier ?? this.#tier;
     let changed: JsonRecord | undefined = later ? { ...chunk, ...this.#envelope } : undefined;
+    let before: JsonRecord | undefined;
     if (isRecord(chunk.usage)) {
       this.#usage = chunk.usage;
       if (hidesUsage && choices.length === 0) return [];
@@ -410,35 +436,57 @@ class ChatTurnWriter implements TurnWriter {
     }
     if (isRecord(choice)) {
       const delta = isRecord(choice.delta) ? choice.delta : {};
-      const visible = this.#takeDelta(delta, later);
       const ends = typeof choice.finish_reason === "string";
+      const visible = this.#takeDelta(delta, { later, ends });
       if (ends) this.#finish = choice.finish_reason;
       const recalled = this.#recalls.size > 0;
       if (visible === undefined && !ends) return [];
       if (visible !== delta || (ends && recalled)) {
         const { tool_calls: _, ...rest } = delta;
         const finish = ends && recalled && !this.#callsClient ? "stop" : choice.finish_reason;
-        const seen = { ...choice, delta: visible ?? rest, finish_reason: finish };
-        changed = { ...(changed ?? chunk), choices: [seen, ...choices.slice(1)] };
+        const whole = changed ?? chunk;
+        const withDelta = (delta: JsonRecord, finish_reason: unknown) => ({
+          ...whole,
+          choices: [{ ...choice, delta, finish_reason }, ...choices.slice(1)],
+        });
+        // Calls precede the end, as in the provider's chunks.
+        if (ends && visible?.tool_calls) {
+          const { usage: _, ...first }: JsonRecord = withDelta(visible, null);
+          before = first;
+        }
+        changed = withDelta(before ? {} : visible ?? rest, finish);
       }
       if (ends && recalled) this.#holds = true;
     }
-    return [changed ? encoder.encode(eventText({ data: JSON.stringify(changed) })) : bytes];
+    const seen = [before, changed].flatMap((one) =>
+      one ? [encoder.encode(eventText({ data: JSON.stringify(one) }))] : []
+    );
+    return changed ? seen : [bytes];
   }
 
-  #takeDelta(delta: JsonRecord, later: boolean): JsonRecord | undefined {
+  #takeDelta(
+    delta: JsonRecord,
+    { later, ends }: { readonly later: boolean; readonly ends: boolean },
+  ): JsonRecord | undefined {
     const { tool_calls: calls, role, ...fields } = delta;
     if (this.#keeps) this.#pieces.push(fields);
     const withoutRole = later ? fields : { ...(role !== undefined && { role }), ...fields };
-    if (!Array.isArray(calls)) {
+    if (!Array.isArray(calls) && !(ends && this.#meant.size > 0)) {
       return later && role !== undefined ? (isEmpty(fields) ? undefined : fields) : delta;
     }
-    const pieces = calls.filter(isRecord);
+    const pieces = Array.isArray(calls) ? calls.filter(isRecord) : [];
     const seen: unknown[] = [];
     let moved = false;
     for (const [at, { index }] of this.#calls.read(pieces).entries()) {
       const piece = pieces[at];
-      if (this.#isRecall({ function: { name: this.#calls.nameOf(index) } })) {
+      const name = this.#calls.nameOf(index);
+      if (!this.#meant.has(index)) seen.push(...this.#endMeant());
+      if (name !== undefined && name === this.#options.pair?.call) {
+        this.#meant.add(index);
+        moved = true;
+        continue;
+      }
+      if (this.#isRecall({ function: { name } })) {
         this.#recalls.add(index);
         moved = true;
         continue;
@@ -449,9 +497,29 @@ class ChatTurnWriter implements TurnWriter {
       if (shift > 0) moved = true;
       seen.push(shift > 0 ? { ...piece, index: position - shift } : piece);
     }
-    if (!moved) return later && role !== undefined ? { ...fields, tool_calls: calls } : delta;
+    if (ends) seen.push(...this.#endMeant());
+    if (!moved && seen.length === pieces.length) {
+      return later && role !== undefined ? { ...fields, tool_calls: calls } : delta;
+    }
     if (seen.length > 0) return { ...withoutRole, tool_calls: seen };
     return isEmpty(withoutRole) ? undefined : withoutRole;
+  }
+
+  /** Returns the complete calls of the pair as the client receives them. */
+  #endMeant(): unknown[] {
+    const seen: unknown[] = [];
+    for (const index of this.#meant) {
+      const call = this.#calls.callAt(index);
+      const meant = this.#meantCall(call);
+      if (meant === call) this.#recalls.add(index);
+      else {
+        this.#callsClient = true;
+        const shift = [...this.#recalls].filter((recall) => recall < index).length;
+        seen.push({ ...meant, index: index - shift });
+      }
+    }
+    this.#meant = new Set();
+    return seen;
   }
 }
 

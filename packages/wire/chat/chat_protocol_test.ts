@@ -1,7 +1,7 @@
-import { assert, assertEquals, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { countMessageTokens } from "@tare/messages/internal";
-import { CHAT_PROTOCOL, readWireBody, UnknownShape } from "@tare/wire/internal";
+import { CHAT_PROTOCOL, readWireBody, type ToolPairCalls, UnknownShape } from "@tare/wire/internal";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 Deno.test("CHAT_PROTOCOL.readItem() accepts messages with unknown fields and parts", () => {
@@ -105,7 +105,7 @@ Deno.test("CHAT_PROTOCOL.writer() joins a streamed recall and its continuation",
     content: "One ",
     tool_calls: [call("recall", { ref: "r" }, "r1")],
   });
-  assertEquals(recalls, [{ id: "r1", arguments: '{"ref":"r"}' }]);
+  assertEquals(recalls, [{ id: "r1", name: "recall", arguments: '{"ref":"r"}' }]);
   const second = [
     { ...chunk({ role: "assistant", content: "" }), id: "other" },
     { ...chunk({ content: "two." }), id: "other" },
@@ -143,7 +143,7 @@ Deno.test("CHAT_PROTOCOL.writer() hides a recall among the client's calls and ke
     1,
     "tool_calls",
   ]);
-  assertEquals([reply.recalls, reply.callsClient], [[{ id: "r1", arguments: "{}" }], true]);
+  assertEquals([reply.recalls, reply.callsClient], [[{ id: "r1", name: "recall", arguments: "{}" }], true]);
   const calls = [call("recall", {}, "r1"), call("read", {}, "c1"), custom];
   const whole = { role: "assistant", content: null, tool_calls: calls };
   assertEquals(JSON.parse(reply.items[0] ?? ""), whole);
@@ -173,4 +173,71 @@ Deno.test("CHAT_PROTOCOL.readItem() reads any server's media parts as media", ()
   );
   const tokens = countMessageTokens(read!.message, estimateTokens);
   assertEquals(tokens < 33_000, true, `${tokens} tokens`);
+});
+
+const PAIR: ToolPairCalls = {
+  find: "find_tools",
+  call: "call_tool",
+  meant(text) {
+    const { name, arguments: args = {} } = JSON.parse(text);
+    return name === "lost" ? undefined : { name, arguments: JSON.stringify(args) };
+  },
+};
+const paired = () =>
+  CHAT_PROTOCOL.writer(requestOf({ model: "m", messages: [], stream: true, ...REQUESTED }, CHAT_PROTOCOL), {
+    pair: PAIR,
+  });
+const piece = (index: number, text: string, head: object = {}) => ({
+  index,
+  ...head,
+  function: { ...("id" in head && { name: "call_tool" }), arguments: text },
+});
+
+Deno.test("CHAT_PROTOCOL.writer() holds calls of the pair until they are complete, in order, and hides invalid ones", () => {
+  const writer = paired();
+  const [a, b, c] = ["a", "b", "c"].map((id) => ({ id, type: "function" }));
+  const seen = [
+    chunk({ role: "assistant", content: "O" }),
+    chunk({ tool_calls: [piece(0, '{"name":"get",', a)] }),
+    chunk({ tool_calls: [piece(0, '"arguments":{"x":1}}')] }),
+    chunk({ tool_calls: [piece(1, '{"name":"lost"}', b)] }),
+    chunk({ tool_calls: [{ index: 2, ...call("read", {}, "r") }] }),
+    chunk({ tool_calls: [piece(3, '{"name":"list"}', c)] }),
+    chunk({}, "tool_calls", { usage: { prompt_tokens: 5, completion_tokens: 2 } }),
+    "[DONE]",
+  ].flatMap((data) => writer.push(event(data)));
+  const { recalls, callsClient, usage } = writer.end();
+  const chunks = [...decode(...seen, writer.finish()).matchAll(/^data: (\{.*)$/gm)]
+    .map(([, data]) => JSON.parse(data!));
+  assertEquals(
+    chunks.map(({ choices: [{ delta, finish_reason }] }) =>
+      delta.tool_calls?.map((made: Record<string, object>) => [made.index, made.id, made.function]) ??
+        delta.content ?? finish_reason
+    ),
+    [
+      "O",
+      [[0, "a", { name: "get", arguments: '{"x":1}' }]],
+      [[1, "r", { name: "read", arguments: "{}" }]],
+      [[2, "c", { name: "list", arguments: "{}" }]],
+      "tool_calls",
+    ],
+  );
+  assertEquals(chunks.filter(({ usage }) => usage).length, 1);
+  assertEquals([recalls, callsClient, usage?.promptTokens], [
+    [{ id: "b", name: "call_tool", arguments: '{"name":"lost"}' }],
+    true,
+    5,
+  ]);
+});
+
+Deno.test("CHAT_PROTOCOL.writer() reports a stop where all calls of the pair are invalid", () => {
+  const writer = paired();
+  const seen = [
+    chunk({ role: "assistant", content: null }),
+    chunk({ tool_calls: [piece(0, '{"name":"lost"}', { id: "a", type: "function" })] }, "tool_calls"),
+    "[DONE]",
+  ].flatMap((data) => writer.push(event(data)));
+  const { recalls, callsClient } = writer.end();
+  assertEquals([recalls.length, callsClient, decode(...seen).includes("call_tool")], [1, false, false]);
+  assertMatch(decode(...seen, writer.finish()), /"finish_reason":"stop"/);
 });

@@ -86,6 +86,8 @@ export const RESPONSES_PROTOCOL: Protocol = {
       JSON.stringify({ type: "function_call_output", call_id: id, output: text })
     ),
   writeTool,
+  // The provider has a search, and clients that defer use it.
+  forbidsToolPair: (tool) => isRecord(tool) && (tool.type === "tool_search" || "defer_loading" in tool),
   addedFields: () => new Map(),
   writer: (_, options) => new ResponsesTurnWriter({ ...options, readItem: RESPONSES_PROTOCOL.readItem }),
   refuse: (status, message, code) => new ApiError(status, message, { code }).toResponse(),
@@ -325,6 +327,9 @@ class ResponsesTurnWriter implements TurnWriter {
   /** Items of the current reply by index. */
   #items = new Map<number, JsonRecord>();
   #recalls = new Set<number>();
+  /** Calls of the pair's `call`, until they are complete. */
+  #meant = new Set<number>();
+  #hasMeant = false;
   #last: JsonRecord = {};
   /** The client's next event number. */
   #sequence = 0;
@@ -345,7 +350,7 @@ class ResponsesTurnWriter implements TurnWriter {
 
   /** Returns whether bytes can be forwarded unparsed, and counts their events. */
   #passesWhole(bytes: Uint8Array<ArrayBuffer>): boolean {
-    if (this.#replies.length > 0 || this.#recalls.size > 0) return false;
+    if (this.#replies.length > 0 || this.#recalls.size > 0 || this.#hasMeant) return false;
     const text = decoder.decode(bytes);
     if (WATCHED.some((word) => text.includes(word))) return false;
     const last = text.lastIndexOf(SEQUENCE);
@@ -377,7 +382,7 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 
   finish(): Uint8Array<ArrayBuffer> {
-    const changed = this.#replies.some(({ reply }) => reply.recalls.length > 0);
+    const changed = this.#hasMeant || this.#replies.some(({ reply }) => reply.recalls.length > 0);
     const { id } = this;
     const response = changed
       ? { ...this.#last, ...(id !== undefined && { id }), output: this.#visible() }
@@ -460,18 +465,33 @@ class ResponsesTurnWriter implements TurnWriter {
   }
 
   #isRecall(item: unknown): boolean {
-    const { recall } = this.#options;
-    return recall !== undefined && isCall(item) && item.name === recall;
+    const { recall, pair } = this.#options;
+    return isCall(item) && item.name !== undefined &&
+      [recall, pair?.find, pair?.call].includes(item.name as string);
+  }
+
+  #isPairCall(item: unknown): item is JsonRecord {
+    const { pair } = this.#options;
+    return pair !== undefined && isCall(item) && item.name === pair.call;
+  }
+
+  /** Returns a call of the pair as that of the tool that it names; other items unchanged. */
+  #meantItem(item: JsonRecord): JsonRecord {
+    if (!this.#isPairCall(item)) return item;
+    const meant = this.#options.pair!.meant(String(item.arguments ?? ""));
+    this.#hasMeant = true;
+    return meant ? { ...item, ...meant } : item;
   }
 
   #take(output: readonly unknown[]): WireReply {
-    const items = output.filter(isRecord);
+    const items = output.filter(isRecord).map((item) => this.#meantItem(item));
     for (const item of items) {
       const parts = this.#partsOf(item);
       if (typeof item.id === "string" && parts.length > 0) this.#options.seen?.(item.id, parts);
     }
     const recalls = items.filter((item) => this.#isRecall(item)).map((item) => ({
       id: String(item.call_id ?? ""),
+      name: String(item.name),
       arguments: String(item.arguments ?? ""),
     }));
     const { id, status, usage: counted } = this.#last;
@@ -508,7 +528,13 @@ class ResponsesTurnWriter implements TurnWriter {
     let visible = data;
     if (typeof index === "number") {
       if (isRecord(item)) this.#items.set(index, item);
-      if (type === "response.output_item.added" && this.#isRecall(item)) this.#recalls.add(index);
+      if (type === "response.output_item.added") {
+        if (this.#isPairCall(item)) {
+          this.#hasMeant = true;
+          this.#meant.add(index);
+        } else if (this.#isRecall(item)) this.#recalls.add(index);
+      }
+      if (this.#meant.has(index)) return type === "response.output_item.done" ? this.#endMeant(index) : [];
       if (this.#recalls.has(index)) return [];
       const before = this.#visible().length - [...this.#recalls].filter((recall) => recall < index).length;
       if (before !== 0) visible = { ...visible, output_index: index + before };
@@ -521,12 +547,34 @@ class ResponsesTurnWriter implements TurnWriter {
     return [visible === data ? bytes : typedEvent(visible)];
   }
 
+  /** Returns the events of a complete call of the pair as the client receives it. */
+  #endMeant(index: number): Uint8Array<ArrayBuffer>[] {
+    this.#meant.delete(index);
+    const written = this.#items.get(index)!;
+    const item = this.#meantItem(written);
+    this.#items.set(index, item);
+    if (item === written) {
+      this.#recalls.add(index);
+      return [];
+    }
+    const { id: item_id, name, arguments: text } = item;
+    const place = { item_id, output_index: index };
+    const begun = { ...item, status: "in_progress", arguments: "" };
+    return [
+      { type: "response.output_item.added", output_index: index, item: begun },
+      { type: "response.function_call_arguments.delta", ...place, delta: text },
+      { type: "response.function_call_arguments.done", ...place, name, arguments: text },
+      { type: "response.output_item.done", output_index: index, item },
+    ].flatMap((data) => this.#passItem({ ...data, sequence_number: NaN }, { bytes: new Uint8Array() }));
+  }
+
   #begin(): void {
     if (!this.#ended) return;
     this.#ended = false;
     this.#last = {};
     this.#items = new Map();
     this.#recalls = new Set();
+    this.#meant = new Set();
     this.#held = [];
     this.#splitter = new SseSplitter();
   }
