@@ -201,7 +201,7 @@ Deno.test("sent() finds evicted content again in results of several files, by fi
     return await call();
   };
   await call();
-  for (let step = 0; step < 12; step += 2) await read(step, step + 1);
+  for (let step = 0; step < 24; step += 2) await read(step, step + 1);
   const before = await call();
   // The first results are evicted by now: a call that reads their files again only costs.
   const found: boolean[] = [];
