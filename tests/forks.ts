@@ -57,7 +57,7 @@ export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
       defaultModel: "m",
       countTokens: () => Promise.resolve(tokenizer.count),
       profile,
-      windowTokens: 400_000,
+      windowTokens: 100_000,
     },
     tools: [readTool()],
     store: memoryStore({ now: () => nowMs }),
