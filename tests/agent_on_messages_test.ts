@@ -122,19 +122,19 @@ Deno.test("cache reads: a turn of 40 steps with rewrites and a step of 24 calls 
   assertEquals(bodies.map(countBreakpoints), [
     ...Array(11).fill(3),
     4,
-    ...Array(14).fill(3),
-    ...Array(15).fill(4),
+    ...Array(12).fill(3),
+    ...Array(17).fill(4),
   ]);
-  assertEquals(rewritten, [26, 39]);
+  assertEquals(rewritten, [24, 38]);
   // Tokens of a rewritten prompt before the reply with the first call whose result was evicted.
   const lostTokens = entries.map(({ usage, predictedCachedTokens }) =>
     predictedCachedTokens - usage.cachedTokens
   );
   assertEquals(lostTokens, entries.map((_, at) => rewritten.includes(at) ? 10 : 0));
-  assertEquals(entries.slice(25, 28).map(({ usage }) => [usage.promptTokens, usage.cachedTokens]), [
-    [47_290, 45_872],
-    [10_124, 3_398],
-    [11_542, 10_124],
+  assertEquals(entries.slice(23, 26).map(({ usage }) => [usage.promptTokens, usage.cachedTokens]), [
+    [44_454, 43_036],
+    [10_044, 3_398],
+    [11_462, 10_044],
   ]);
   assertEquals(
     entries.map(({ usage }) => [usage.promptTokens, usage.cachedTokens, usage.cacheWriteTokens]),
@@ -165,7 +165,7 @@ Deno.test("cache breakpoints: the places that are marked are worth it", async ()
     ),
     none: hitRate((await playLongTurn(keeping(() => []))).requests),
   };
-  assertEquals(rates, { placed: .921, systemAndEnd: .904, none: 0 });
+  assertEquals(rates, { placed: .915, systemAndEnd: .9, none: 0 });
 });
 
 Deno.test("cache breakpoints: no request has more than four", () => {

@@ -193,21 +193,21 @@ async function played(name: string): Promise<readonly string[]> {
 
 const RECORDED: Readonly<Record<string, readonly string[]>> = {
   "openai": [
-    "39: 22 elide, 3 compact; price rent 4392 price 740; 3400 tokens, own_rewrite 3400; 3400 of 1414 units",
-    "67: 17 elide; price rent 2573 price 2288; 4838 tokens, own_rewrite 3158; 3326 of 1783 units",
-    "84: 11 drop, 6 elide; price rent 1501 price 1480; 4097 tokens, own_rewrite 2289; 2470 of 2219 units",
-    "98: 16 drop, 1 elide; price rent 1917 price 1722; 2611 tokens, own_rewrite 2419; 2438 of 2531 units",
-    "114 calls, 99987 units, b9cv50xl21",
+    "40: 24 elide, 3 compact; price rent 2588 price 418; 3012 tokens, own_rewrite 3012; 3012 of 1296 units",
+    "68: 16 elide; price rent 2085 price 1943; 5155 tokens, own_rewrite 3299; 3485 of 2344 units",
+    "84: 2 drop, 6 elide; price rent 1234 price 1211; 5127 tokens, own_rewrite 1943; 2261 of 2219 units",
+    "93: 25 drop; price rent 1823 price 1464; 2318 tokens, own_rewrite 2126; 2145 of 2482 units",
+    "114 calls, 97937 units, 134fj2nll0d",
   ],
   "anthropic-5m": [
-    "54: 31 elide, 3 compact; price rent 9090 price 1033; 3786 tokens, own_rewrite 3786; 4733 of 1707 units",
-    "82: 29 drop, 2 elide; price rent 2796 price 2462; 2754 tokens, own_rewrite 2545; 3202 of 1943 units",
-    "107 calls, 100157 units, 1q4glvpz0hu",
+    "54: 31 elide, 3 compact; price rent 9379 price 1033; 3786 tokens, own_rewrite 3786; 4733 of 1707 units",
+    "82: 29 drop, 2 elide; price rent 3030 price 2462; 2754 tokens, own_rewrite 2545; 3202 of 1943 units",
+    "107 calls, 100157 units, 1unzvob65ir",
   ],
   "deepseek, a small window": [
     "21: 3 compact, 11 elide; window rent 0 price 1782; 2120 tokens, own_rewrite 2120; 2120 of 438 units",
     "34: 14 elide; window rent 0 price 1404; 2837 tokens, own_rewrite 2005; 2026 of 644 units",
-    "36 calls, 15629 units, 22z2qckcm7",
+    "36 calls, 15629 units, vwsspqxgxq",
   ],
   "openai, a tiny window": [
     "2: 2 compact, 1 elide; window rent 0 price 297; 850 tokens, own_rewrite 806, new 44; 850 of 693 units",
@@ -234,29 +234,27 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "1: 1 compact; price rent 0 price -183; 1241 tokens, expired 757, own_rewrite 484; 1241 of 1424 units",
     "4: 1 compact; price rent 0 price -153; 1709 tokens, expired 1660, own_rewrite 49; 1709 of 2045 units",
     "7: 1 compact; price rent 0 price -205; 1952 tokens, expired 1926, own_rewrite 26; 1952 of 2493 units",
-    "13: 1 elide; price rent 0 price -455; 3077 tokens, expired 3077; 3077 of 4083 units",
+    "12: 1 elide; price rent 0 price -455; 2679 tokens, expired 2679; 2679 of 3685 units",
     "15: 3 elide; price rent 0 price -474; 3358 tokens, expired 3358; 3358 of 4871 units",
-    "18: 1 elide; price rent 0 price -340; 3810 tokens, expired 3593, own_rewrite 217; 3810 of 5674 units",
-    "19: 1 elide; price rent 0 price -498; 3853 tokens, expired 3810, own_rewrite 43; 3853 of 6225 units",
-    "20: 3 elide; price rent 0 price -368; 3506 tokens, expired 3506; 3506 of 6276 units",
-    "24 calls, 66779 units, pkm7bawlti",
+    "18: 5 elide; price rent 0 price -1206; 2904 tokens, expired 2904; 2904 of 5674 units",
+    "24 calls, 65010 units, 22yizucvydd",
   ],
   "anthropic-1h, breaks": [
     "4: 1 compact, 1 elide; price rent 46 price -932; 905 tokens, expired 905; 1810 of 2818 units",
     "9: 1 compact, 2 elide; price rent 105 price -1274; 1358 tokens, expired 1358; 2716 of 5014 units",
     "14: 5 drop; price rent 7 price -1302; 1396 tokens, expired 1396; 2792 of 6694 units",
     "24: 1 compact, 4 drop, 1 elide; price rent 20 price -4039; 1936 tokens, expired 1936; 3872 of 11840 units",
-    "34 calls, 41965 units, 2dgm53mg7ye",
+    "34 calls, 41965 units, de02540v8z",
   ],
   "openai, models and tools change": [
     "5: 2 compact; price rent 137 price -388; 1754 tokens, model_changed 1754; 1754 of 2142 units",
     "7: 1 compact; price rent 0 price -153; 2002 tokens, tools_changed 1895, new 107; 2002 of 628 units",
-    "19: 8 elide; price rent 179 price -144; 1897 tokens, model_changed 1625; 1652 of 1850 units",
-    "35 calls, 36239 units, bi9hwqtg9s",
+    "19: 8 elide; price rent 315 price -144; 1897 tokens, model_changed 1625; 1652 of 1850 units",
+    "35 calls, 36239 units, 146kz996mao",
   ],
   "anthropic-5m, pins and summaries": [
     "20: 3 compact, 6 elide; window rent 0 price 3528; 3455 tokens, own_rewrite 3455; 4319 of 917 units",
-    "31 calls, 23106 units, 2fnu603paxr",
+    "31 calls, 23106 units, 147mfo4nzwb",
   ],
   "openai, a summary that fails, and crashes": [
     "7: 1 compact, 1 elide; window rent 0 price -158; 1104 tokens, own_rewrite 656; 701 of 511 units",
@@ -272,14 +270,14 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "28 calls, 13029 units, 1p5keuhaccw",
   ],
   "openai, results that repeat": [
-    "25: 3 compact, 3 elide; price rent 1747 price 1746; 2634 tokens, own_rewrite 2634; 2634 of 987 units",
-    "76 calls, 44619 units, cc3h3xkjlv",
+    "25: 3 compact, 3 elide; price rent 1793 price 1746; 2634 tokens, own_rewrite 2634; 2634 of 987 units",
+    "76 calls, 44619 units, cqxrx6z1pd",
   ],
   "deepseek, results that repeat in a small window": [
     "38: 5 elide; window rent 0 price 1125; 4811 tokens, own_rewrite 1163; 1254 of 62 units",
     "43: 1 elide; window rent 0 price 231; 5309 tokens, own_rewrite 407, new 22; 551 of 470 units",
     "46: 3 compact, 9 elide; window rent 0 price 4114; 4339 tokens, own_rewrite 4339; 4339 of 660 units",
-    "49 calls, 16587 units, 2gm5ho7oepb",
+    "49 calls, 16587 units, 1oy6lca6i8p",
   ],
 };
 

@@ -36,7 +36,7 @@ const REFETCH_ORIGINAL_TOKENS = 7_000;
 const REFETCH_WEIGHT = 2.2;
 
 /** Weight of a message's text over its names: an edit with a forgotten text fails before it is read again. */
-const TEXT_WEIGHT = 2;
+const TEXT_WEIGHT = 1.75;
 
 /**
  * Default rule (docs/mechanisms.md, Retention). The probability falls with the calls since the last
@@ -52,7 +52,7 @@ export const KEEP_WANTED: Retention = {
       : fileText
       ? 0.3 * size / wantedAge ** 1.5
       : 0.024 * size / wantedAge;
-    const named = names > 0 ? 0.042 * names ** 0.15 / age : 0;
+    const named = names > 0 ? 0.06 * names ** 0.15 / age : 0;
     return TEXT_WEIGHT * text + named;
   },
   refetchCost: ({ tokens, unseenTokens }, { read, write }) =>

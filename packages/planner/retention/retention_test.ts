@@ -135,7 +135,7 @@ Deno.test("findRemovals() carries an unanswered error longer than another result
     return Infinity;
   };
   const [result, error] = [callsUntilIdle(false), callsUntilIdle(true)];
-  assertEquals([result, error], [3, 11]);
+  assertEquals([result, error], [3, 9]);
 });
 
 Deno.test("findRemovals() evicts an error first whose call has succeeded since", () => {
