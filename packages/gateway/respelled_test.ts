@@ -475,7 +475,7 @@ const tokensOf = (text: string) => Math.ceil(text.length / 4);
 
 Deno.test("respelling: Copilot's optional fields, which differ between processes, continue its session", async () => {
   const { fetch, seen } = gatewayed(({ text }) => completion({ content: "Yes." }, tokensOf(text)));
-  const results = Array.from({ length: 23 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
+  const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
     .flat();
   const reported: (string | null)[] = [];
   const ask = async (messages: readonly Json[]) => {
