@@ -42,7 +42,7 @@ export async function play(baseURL: string, client: (client: Client) => Promise<
  * Relative tolerance to the benchmark, which caches whole messages; providers also serve the beginning of a
  * changed one.
  */
-const TOLERANCE = 0.01;
+const TOLERANCE = 0.005;
 
 /**
  * Plays the long session with and without the gateway. The client must see and send the same, at the

@@ -23,8 +23,9 @@ import type { FlatSessionOptions, Retention } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
-// A rule returns hazard and cost of a message's absence; `Standings` tracks the rule's inputs per message;
-// `findRemovals()` finds the evictable parts. Parts worth carrying are skipped until an event wakes them.
+// A rule returns how often a message is needed, and what a refetch costs; `Standings` tracks the rule's inputs
+// per message; `findRemovals()` finds the evictable parts. Parts worth carrying are skipped until an event
+// wakes them.
 
 /** Assumed prompt tokens of a refetch. The actual prompt would feed back: a large one would retain more. */
 const REFETCH_PROMPT_TOKENS = 20_000;
@@ -39,10 +40,10 @@ const REFETCH_WEIGHT = 2.2;
 const TEXT_WEIGHT = 1.75;
 
 /**
- * Default rule (docs/mechanisms.md, Retention). The probability falls with the calls since the last
- * reference. Recorded sessions use a message's names at about 0.12 / age; the factor is lower because most of
- * them are visible elsewhere, at least by their parts. This is GreedyDual-Size (Cao, Irani 1997), or Landlord (Young 2002),
- * with a measured hazard in place of a credit.
+ * Default rule (docs/mechanisms.md, Retention). The hazard falls with the calls since the last reference.
+ * Recorded sessions use a message's names at about 0.12 / age; the factor is lower because many of them are
+ * visible elsewhere, at least by their parts. This is GreedyDual-Size (Cao, Irani 1997), or Landlord (Young
+ * 2002), with a measured hazard in place of a credit.
  */
 export const KEEP_WANTED: Retention = {
   hazard({ tokens, fileText, edits, names, age, wantedAge }) {
