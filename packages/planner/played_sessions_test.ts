@@ -194,20 +194,20 @@ async function played(name: string): Promise<readonly string[]> {
 const RECORDED: Readonly<Record<string, readonly string[]>> = {
   "openai": [
     "40: 24 elide, 3 compact; price rent 2588 price 418; 3012 tokens, own_rewrite 3012; 3012 of 1296 units",
-    "68: 16 elide; price rent 2085 price 1943; 5155 tokens, own_rewrite 3299; 3485 of 2344 units",
-    "84: 2 drop, 6 elide; price rent 1234 price 1211; 5127 tokens, own_rewrite 1943; 2261 of 2219 units",
-    "93: 25 drop; price rent 1823 price 1464; 2318 tokens, own_rewrite 2126; 2145 of 2482 units",
-    "114 calls, 97937 units, 134fj2nll0d",
+    "68: 16 elide; price rent 2060 price 1943; 5155 tokens, own_rewrite 3299; 3485 of 2344 units",
+    "85: 8 drop, 7 elide; price rent 1382 price 1368; 4475 tokens, own_rewrite 2155; 2387 of 2256 units",
+    "94: 17 drop; price rent 1513 price 1510; 2489 tokens, own_rewrite 2137; 2172 of 2420 units",
+    "114 calls, 98694 units, 2dnybj7uygy",
   ],
   "anthropic-5m": [
     "54: 31 elide, 3 compact; price rent 9379 price 1033; 3786 tokens, own_rewrite 3786; 4733 of 1707 units",
     "82: 29 drop, 2 elide; price rent 3030 price 2462; 2754 tokens, own_rewrite 2545; 3202 of 1943 units",
-    "107 calls, 100157 units, 1unzvob65ir",
+    "107 calls, 100157 units, jqnpqi8cq1",
   ],
   "deepseek, a small window": [
     "21: 3 compact, 11 elide; window rent 0 price 1782; 2120 tokens, own_rewrite 2120; 2120 of 438 units",
     "34: 14 elide; window rent 0 price 1404; 2837 tokens, own_rewrite 2005; 2026 of 644 units",
-    "36 calls, 15629 units, vwsspqxgxq",
+    "36 calls, 15629 units, kqocqxtpr3",
   ],
   "openai, a tiny window": [
     "2: 2 compact, 1 elide; window rent 0 price 297; 850 tokens, own_rewrite 806, new 44; 850 of 693 units",
@@ -250,11 +250,11 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "5: 2 compact; price rent 137 price -388; 1754 tokens, model_changed 1754; 1754 of 2142 units",
     "7: 1 compact; price rent 0 price -153; 2002 tokens, tools_changed 1895, new 107; 2002 of 628 units",
     "19: 8 elide; price rent 315 price -144; 1897 tokens, model_changed 1625; 1652 of 1850 units",
-    "35 calls, 36239 units, 146kz996mao",
+    "35 calls, 36239 units, 9392nfv87w",
   ],
   "anthropic-5m, pins and summaries": [
     "20: 3 compact, 6 elide; window rent 0 price 3528; 3455 tokens, own_rewrite 3455; 4319 of 917 units",
-    "31 calls, 23106 units, 147mfo4nzwb",
+    "31 calls, 23106 units, 1ggilkyuqlc",
   ],
   "openai, a summary that fails, and crashes": [
     "7: 1 compact, 1 elide; window rent 0 price -158; 1104 tokens, own_rewrite 656; 701 of 511 units",
@@ -271,13 +271,13 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
   ],
   "openai, results that repeat": [
     "25: 3 compact, 3 elide; price rent 1793 price 1746; 2634 tokens, own_rewrite 2634; 2634 of 987 units",
-    "76 calls, 44619 units, cqxrx6z1pd",
+    "76 calls, 44619 units, 1vzfxr0fmdf",
   ],
   "deepseek, results that repeat in a small window": [
     "38: 5 elide; window rent 0 price 1125; 4811 tokens, own_rewrite 1163; 1254 of 62 units",
     "43: 1 elide; window rent 0 price 231; 5309 tokens, own_rewrite 407, new 22; 551 of 470 units",
     "46: 3 compact, 9 elide; window rent 0 price 4114; 4339 tokens, own_rewrite 4339; 4339 of 660 units",
-    "49 calls, 16587 units, 1oy6lca6i8p",
+    "49 calls, 16587 units, 18fpz33tcv4",
   ],
 };
 

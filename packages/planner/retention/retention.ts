@@ -46,9 +46,9 @@ const TEXT_WEIGHT = 1.75;
  * 2002), with a measured hazard in place of a credit.
  */
 export const KEEP_WANTED: Retention = {
-  hazard({ tokens, fileText, edits, names, age, wantedAge }) {
+  hazard({ tokens, fileText, isWorkedOn, names, age, wantedAge }) {
     const size = Math.sqrt(tokens / 1000);
-    const text = edits
+    const text = isWorkedOn
       ? 0.3 * size / wantedAge ** 1.25
       : fileText
       ? 0.3 * size / wantedAge ** 1.5
@@ -124,8 +124,9 @@ class Quiet {
 
 interface Bearer {
   readonly fileText: boolean;
-  readonly edits: boolean;
   readonly files: readonly string[];
+  /** Whether it edits, or an edit and no read has followed its batch of reads. */
+  isWorkedOn: boolean;
   arrivedAt: number;
   /** The call before which it entered, or that last used one of its names. */
   wanted: number;
@@ -179,6 +180,8 @@ export class Standings {
   /** Named files that were read. */
   readonly #namedRead = new Set<string>();
   readonly #showing = new Map<string, Bearer[]>();
+  /** Reads up to the first read after an edit, which starts the next batch. */
+  #batch: Bearer[] = [];
   readonly #recalls = new Map<string, number>();
   readonly #errors = new Map<string, Bearer[]>();
   #open:
@@ -280,12 +283,14 @@ export class Standings {
     this.#countNamed(files);
     const bearer: Bearer = {
       fileText,
-      edits,
       files,
+      isWorkedOn: edits,
       arrivedAt: call,
       wanted: call,
       names: facts.names.size,
     };
+    if (edits) { for (const read of this.#batch) read.isWorkedOn = true; }
+    else if (fileText) this.#addToBatch(bearer);
     for (const name of facts.names) {
       const before = this.#names.get(name);
       this.#names.set(name, bearer);
@@ -303,6 +308,17 @@ export class Standings {
       else this.#showing.set(file, [bearer]);
     }
     this.bearers.push(bearer);
+  }
+
+  #addToBatch(read: Bearer): void {
+    if (this.#batch[0]?.isWorkedOn) {
+      for (const bearer of this.#batch) {
+        bearer.isWorkedOn = false;
+        this.#wake(bearer);
+      }
+      this.#batch = [];
+    }
+    this.#batch.push(read);
   }
 
   #countNamed(files: readonly string[]): void {
@@ -688,14 +704,14 @@ function riskAt(
 ): Risk {
   const bearer = standings.bearers[at]!;
   if (bearer.error === "over") return NO_RISK;
-  const { fileText, edits, names, arrivedAt, wanted } = bearer;
+  const { fileText, isWorkedOn, names, arrivedAt, wanted } = bearer;
   const named = at >= standings.activeStart && standings.isNamed(bearer) ? retention.namedWeight : 1;
   const failed = bearer.error === "open" ? retention.errorWeight : 1;
   const weight = named * (failed < Infinity ? failed : 1);
   const standing = {
     tokens: scale.perToken * layout.tokensAt(at),
     fileText,
-    edits,
+    isWorkedOn,
     names,
     age: 1 + standings.call + ahead - arrivedAt,
     wantedAge: 1 + standings.call + ahead - wanted,

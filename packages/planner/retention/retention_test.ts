@@ -279,12 +279,27 @@ Deno.test("Standings attribute a call of call_tool to the tool that it names", (
   for (const message of [...made("a", "ask"), ...made("b", "patch_it")]) standings.add(message);
   assertEquals(standings.results.map(({ at, tool }) => [at, tool]), [[3, "patch_it"]]);
   assertEquals([...standings.called], ["ask", "patch_it"]);
-  assertEquals(standings.bearers.map(({ edits, files }) => edits && files[0]), [
+  assertEquals(standings.bearers.map(({ isWorkedOn, files }) => isWorkedOn && files[0]), [
     false,
     false,
     "b.ts",
     false,
   ]);
+});
+
+Deno.test("Standings count a batch of reads as worked on from an edit to the next read", () => {
+  const tools = { look: { reads: "path" }, patch: { writes: "path" } } as const;
+  const standings = new Standings({ tools });
+  const workedOn = (...messages: readonly Message[]) => {
+    for (const message of messages) standings.add(message);
+    return standings.bearers.flatMap(({ isWorkedOn }, at) => isWorkedOn ? [at] : []);
+  };
+  assertEquals(workedOn(...step("a", 10, "look"), ...step("b", 10, "look")), []);
+  assertEquals(workedOn(...step("a", 1, "patch")), [1, 3, 4]);
+  assertEquals(workedOn(...step("go", 10)), [1, 3, 4]);
+  assertEquals(workedOn(...step("b", 1, "patch")), [1, 3, 4, 8]);
+  assertEquals(workedOn(...step("c", 10, "look")), [4, 8]);
+  assertEquals(workedOn(...step("c", 1, "patch")), [4, 8, 11, 12]);
 });
 
 Deno.test("findRemovals() reads names only in head and tail of a very long text", () => {
