@@ -105,7 +105,7 @@ function tests(...args: readonly string[]): SuiteCommand {
 }
 
 function installFromNpm(folder: string): SuiteCommand {
-  return { program: "npm", args: ["ci", "--prefix", folder, "--no-audit", "--no-fund"] };
+  return { program: "npm", args: ["install", "--no-save", "--prefix", folder, "--no-audit", "--no-fund"] };
 }
 
 /** Returns matching files of the workspace, without those of other suites. */

@@ -1,6 +1,7 @@
 import { bundle, bundleSuite, runSuite } from "./suite.ts";
 import { assert, assertEquals } from "@std/assert";
 import { checkTypes, DENO, type Runtime, RUNTIMES } from "./runtimes.ts";
+import type { SuiteResult } from "./suite_result.ts";
 import { fromFileUrl, join } from "@std/path";
 import { bundleInProject, npmProject } from "./npm_project.ts";
 import { entryPoints, published } from "../../scripts/repository.ts";
@@ -14,26 +15,35 @@ const BY_AJV = "compactTool() compiles if the full schema does, and allows every
 const folder = await Deno.makeTempDir();
 globalThis.addEventListener("unload", () => Deno.removeSync(folder, { recursive: true }));
 
+/** Runs tests on every runtime, two at a time. */
+async function runEverywhere(bundled: string): Promise<ReadonlyMap<string, SuiteResult>> {
+  const results = new Map<string, SuiteResult>();
+  const waiting = [DENO, ...RUNTIMES];
+  const lane = async () => {
+    for (let one = waiting.shift(); one; one = waiting.shift()) {
+      results.set(one.name, await runSuite(one, bundled));
+    }
+  };
+  await Promise.all([lane(), lane()]);
+  return results;
+}
+
 for (const name of PURE) {
-  let made:
-    | Promise<{ readonly bundled: string; readonly onDeno: Awaited<ReturnType<typeof runSuite>> }>
-    | undefined;
-  const suite = () =>
-    made ??= (async () => {
-      const bundled = await bundleSuite(name, folder);
-      return { bundled, onDeno: await runSuite(DENO, bundled) };
-    })();
-  for (const runtime of RUNTIMES) {
-    Deno.test(`${runtime.name}: all tests of ${name} pass that pass on Deno`, async () => {
-      const { bundled, onDeno } = await suite();
-      assert(onDeno.passed.length > 10);
-      assertEquals(onDeno.failed, []);
-      const { passed, failed } = await runSuite(runtime, bundled);
-      const allowed = ({ name }: { readonly name: string }) => runtime.name === "workerd" && name === BY_AJV;
-      assertEquals(failed.filter((one) => !allowed(one)), []);
-      assertEquals(new Set([...passed, ...failed.map(({ name }) => name)]), new Set(onDeno.passed));
-    });
-  }
+  Deno.test(`all runtimes: all tests of ${name} pass that pass on Deno`, async (t) => {
+    const bundled = await bundleSuite(name, folder);
+    const results = await runEverywhere(bundled);
+    const onDeno = results.get(DENO.name)!;
+    assert(onDeno.passed.length > 10);
+    assertEquals(onDeno.failed, []);
+    for (const { name: runtime } of RUNTIMES) {
+      await t.step(runtime, () => {
+        const { passed, failed } = results.get(runtime)!;
+        const allowed = ({ name }: { readonly name: string }) => runtime === "workerd" && name === BY_AJV;
+        assertEquals(failed.filter((one) => !allowed(one)), []);
+        assertEquals(new Set([...passed, ...failed.map(({ name }) => name)]), new Set(onDeno.passed));
+      });
+    }
+  });
 }
 
 Deno.test("all runtimes: the same conversations give the same bytes as on Deno, by every mechanism", async () => {

@@ -1,4 +1,5 @@
 import { fromFileUrl, join } from "@std/path";
+import { LOCK } from "../../scripts/tested/suites.ts";
 import { runProgram, type Runtime } from "./runtimes.ts";
 import { MARK, type SuiteResult } from "./suite_result.ts";
 
@@ -35,7 +36,7 @@ export async function bundle(
   const imports = modules.map((path) => `import ${JSON.stringify(path)};\n`).join("");
   await Deno.writeTextFile(entry, `${imports}export { main } from ${first};\n`);
   try {
-    const args = ["bundle", "--quiet", `--platform=${platform}`, `--output=${to}`, entry];
+    const args = ["bundle", "--quiet", LOCK, `--platform=${platform}`, `--output=${to}`, entry];
     const { ok, output } = await runProgram(Deno.execPath(), args, { cwd: ROOT });
     if (!ok) throw new Error(`Cannot bundle ${modules.join(", ")}: ${output}`);
     // A worker's modules have no address.
