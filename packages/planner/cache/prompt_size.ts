@@ -105,6 +105,15 @@ export function observeSize(
   };
 }
 
+/** Returns the expected tokens of a text, as the provider counts, by the factors of the session's calls. */
+export function expectedTokens(
+  record: SizeRecord | undefined,
+  kinds: ByKind,
+  countTokens: CountTokens,
+): number {
+  return new Filter(record, countTokens).expected(kinds);
+}
+
 function visibleOf({ kinds, visible }: SizeRecord): ByKind {
   const all = [...NO_TEXT];
   for (const [at, kind] of kinds.entries()) all[kind] = visible[at]!;

@@ -3,9 +3,11 @@ import { addUsage, countMessageTokens } from "@tare/messages/internal";
 import {
   type BaselinePrompt,
   baselineShared,
+  baselineTokensOf,
   type CacheChange,
   type CacheLifetimeRecord,
   cacheStateOf,
+  type DeferredTools,
   findChange,
   hashEach,
   lastUseMs,
@@ -19,6 +21,7 @@ import {
   servesMost,
   sharedTokens,
   timeToLive,
+  toProvider,
 } from "../cache/prefix.ts";
 import {
   type ByKind,
@@ -100,8 +103,11 @@ export interface OwnCompaction {
   readonly providerTokens: number;
   readonly messages: number;
   readonly gone: number;
-  /** Whether the client has compacted its shorter history since. Absent: false. */
-  readonly isRepeated?: boolean;
+  /**
+   * Tokens of the conversation without compaction that the client has compacted since, counted locally. Absent: it has
+   * not.
+   */
+  readonly repeatedTokens?: number;
   /**
    * Extra cost of the compaction and the calls after it. Absent: none, or several, which were unavoidable
    * then.
@@ -247,7 +253,8 @@ export function bookCall(
     ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
-  const own = { tools: baseline.tools, ownTokens: baseline.ownTokens, countTokens, scale };
+  const { tools, ownTokens, deferred } = baseline;
+  const own = { tools, ownTokens, deferred, countTokens, scale };
   const { providerTokens, ...known } = dryRun
     ? predictBaseline(baseline, {
       sent: before.sent,
@@ -372,6 +379,7 @@ export function bookCall(
     ownTokens: baseline.ownTokens,
     wholeTokens: baseline.wholeTokens,
     ownTools,
+    ownToolTokens: baseline.toolTokens,
     ...(isCounted && { baseline: baselineSize }),
     atMs: nowMs,
     model,
@@ -757,16 +765,19 @@ export interface BaselineRequest {
   /** Tokens of messages and tools without Tare's additions, such as recalls. */
   readonly ownTokens: number;
   readonly wholeTokens: number;
+  readonly toolTokens: number;
   /** Tokens of the first prompt, which a compaction retains: tools, and messages before the model's first. */
   readonly frontTokens: number;
   /** Tokens of tools and system messages. */
   readonly instructionTokens: number;
-  /** Tokens of deferred definitions, and of the others. Absent: none is deferred. */
-  readonly deferred?: { readonly tokens: number; readonly at: number };
+  /** Also the tokens of the tools that were sent. Absent: no tool is deferred. */
+  readonly deferred?: DeferredTools & { readonly sentTokens: number };
   /** Whether the call only follows an eviction: it recalls results or looks up definitions. */
   readonly isDetour: boolean;
   readonly isLookup: boolean;
 }
+
+const NOTHING_DEFERRED: DeferredTools = { tokens: 0, providerTokens: 0 };
 
 interface SentBaseline {
   readonly scale: TokenScale;
@@ -777,11 +788,11 @@ interface SentBaseline {
 }
 
 export function predictBaseline(
-  { model, tools, ownTokens }: Pick<BaselineRequest, "model" | "tools" | "ownTokens">,
+  { model, tools, ownTokens, deferred }: Pick<BaselineRequest, "model" | "tools" | "ownTokens" | "deferred">,
   { sent, countTokens, nowMs, hitProbabilityOf, scale }: SentBaseline,
 ): Prediction {
   return servesMost(sent, model, (one) => ({
-    ...baselineShared(one, { tools, ownTokens, countTokens, scale }),
+    ...baselineShared(one, { tools, ownTokens, deferred, countTokens, scale }),
     cacheHitProbability: hitProbabilityOf(one),
     idleMs: nowMs - lastUseMs(one),
     ...(one.forAnHour && { forAnHour: true }),
@@ -794,7 +805,7 @@ export function predictBaseline(
  */
 function baselineSizeOf(
   sent: readonly SentRequest[],
-  { model, ownTokens }: Pick<BaselineRequest, "model" | "ownTokens">,
+  { model, ownTokens, deferred }: Pick<BaselineRequest, "model" | "ownTokens" | "deferred">,
   { promptTokens, countedTokens, scale: { perToken } }: {
     readonly promptTokens: number;
     readonly countedTokens: number;
@@ -802,10 +813,15 @@ function baselineSizeOf(
   },
 ): BaselinePrompt {
   const last = sent.find((one) => one.model === model)?.baseline;
-  const unsent = ownTokens - countedTokens;
-  const ways = [{ known: promptTokens, estimated: unsent, before: 0 }];
+  const { tokens: deferredTokens, providerTokens } = deferred ?? NOTHING_DEFERRED;
+  const ways = [{
+    known: promptTokens + providerTokens,
+    estimated: ownTokens - countedTokens - deferredTokens,
+    before: Math.abs(deferredTokens),
+  }];
   if (last) {
-    const { providerTokens, estimatedTokens: before } = last;
+    const { estimatedTokens: before } = last;
+    const providerTokens = baselineTokensOf(last, deferred);
     const added = ownTokens - last.ownTokens;
     ways.push(
       {
@@ -824,6 +840,7 @@ function baselineSizeOf(
     estimatedTokens: costOf(best),
     sentTokens: countedTokens,
     sentProviderTokens: promptTokens,
+    ...(deferred && { deferred: { tokens: deferredTokens, providerTokens } }),
   };
 }
 
@@ -884,8 +901,8 @@ function servedOfLess(
 ): number {
   if (!deferred || cachedTokens === 0) return cachedTokens;
   if (sharedTokens > 0) return 0;
-  const holdsTools = cachedTokens > scale.perToken * deferred.at;
-  return cachedTokens + (holdsTools ? scale.perToken * Math.max(0, deferred.tokens) : 0);
+  const holdsTools = cachedTokens > scale.perToken * deferred.sentTokens;
+  return cachedTokens + (holdsTools ? Math.max(0, deferred.providerTokens) : 0);
 }
 
 /**
@@ -913,7 +930,10 @@ export function baselineCallOf(
 ): BaselineCall {
   const { messages, ownTokens, wholeTokens, frontTokens, instructionTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
-  const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
+  const { deferred } = request;
+  const { tokens: deferredTokens, providerTokens } = deferred ?? NOTHING_DEFERRED;
+  const theirs = (tokens: number) =>
+    usage.promptTokens + providerTokens + scale.perToken * (tokens - deferredTokens - countedTokens);
   const baselineTokens = known ?? Math.max(0, theirs(ownTokens));
   const shared = predictBaseline(request, { sent, countTokens, nowMs, hitProbabilityOf, scale });
   const { sharedTokens, cacheHitProbability: lastHitProbability } = shared;
@@ -934,22 +954,29 @@ export function baselineCallOf(
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(baselineTokens, last);
   const newest = sent[0]?.baseline;
-  const isRepeated = before.isRepeated === true && newest !== undefined;
-  const refutes = !isRepeated && before.messages > messages.length;
-  const compacted: OwnCompaction = refutes ? NOT_COMPACTED : !isRepeated ? before : {
-    ...before,
-    // The baseline continues from its previous prompt.
-    tokens: ownTokens - newest.ownTokens + before.tokens,
-    providerTokens: baselineTokens - newest.providerTokens + before.providerTokens,
+  const { repeatedTokens, ...once } = before;
+  // The baseline continues from the conversation that the client has compacted.
+  const continued = newest && repeatedTokens !== undefined
+    ? {
+      sentTokens: baselineTokensOf(newest, deferred),
+      addedTokens: Math.max(0, repeatedTokens - newest.ownTokens),
+      ownTokens: newest.ownTokens,
+    }
+    : undefined;
+  const refutes = !continued && before.messages > messages.length;
+  const compacted: OwnCompaction = refutes ? NOT_COMPACTED : !continued ? before : {
+    ...once,
+    tokens: ownTokens - continued.ownTokens - continued.addedTokens + before.tokens,
+    providerTokens: baselineTokens - continued.sentTokens - scale.perToken * continued.addedTokens +
+      before.providerTokens,
     messages: messages.length,
     gone: 0,
-    isRepeated: false,
   };
   const tokens = ownTokens - compacted.tokens;
   const goneTokens = compacted.providerTokens;
   const baselineUsage = compacted.tokens === 0 ? whole : take(
     Math.max(0, baselineTokens - goneTokens),
-    Math.max(0, (isRepeated ? baselineTokens : last) - goneTokens),
+    Math.max(0, continued ? continued.sentTokens - before.providerTokens : last - goneTokens),
     0,
   );
   const fullFrom = fullFromOf(habit, windowTokens, request);
@@ -970,9 +997,13 @@ export function baselineCallOf(
     scale.perToken * transcriptTokens(messages.slice(compacted.gone, from), { resultChars, countTokens }),
     0,
   );
-  const leftTokens = scaled(scale, left);
+  const leftTokens = toProvider(left, { deferred, scale });
   return {
-    usage: take(leftTokens, scaled(scale, habit.keepsFront ? frontTokens : instructionTokens), 0),
+    usage: take(
+      leftTokens,
+      toProvider(habit.keepsFront ? frontTokens : instructionTokens, { deferred, scale }),
+      0,
+    ),
     compaction,
     whole,
     resend,
