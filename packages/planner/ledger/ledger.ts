@@ -27,6 +27,7 @@ import {
   type ByKind,
   NO_TOKENS,
   observeTokens,
+  omittedStructure,
   scaled,
   type SizeRecord,
   type TokenRecord,
@@ -237,13 +238,13 @@ export function bookCall(
     dryRun,
   }: BookCallOptions,
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
-  const { request, baseline } = plan;
+  const { request } = plan;
   const { nowMs, model } = request;
   const { cacheLifetime } = before;
   const hitProbabilityBy = (sent: SentRequest) =>
     cacheStateOf(sent, { profile, cacheLifetime, nowMs }).cacheHitProbability;
   const visible = { tools: plan.view.tools, countTokens };
-  const promptTokens = dryRun ? baseline.ownTokens : plan.promptTokens;
+  const promptTokens = dryRun ? plan.baseline.ownTokens : plan.promptTokens;
   const last = before.sent[0];
   const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
@@ -253,7 +254,9 @@ export function bookCall(
     ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
-  const { tools, ownTokens, deferred } = baseline;
+  const deferred = plan.baseline.deferred && estimateDeferred(plan.baseline.deferred, counted);
+  const baseline = { ...plan.baseline, ...(deferred && { deferred }) };
+  const { tools, ownTokens } = baseline;
   const own = { tools, ownTokens, deferred, countTokens, scale };
   const { providerTokens, ...known } = dryRun
     ? predictBaseline(baseline, {
@@ -770,11 +773,41 @@ export interface BaselineRequest {
   readonly frontTokens: number;
   /** Tokens of tools and system messages. */
   readonly instructionTokens: number;
-  /** Also the tokens of the tools that were sent. Absent: no tool is deferred. */
-  readonly deferred?: DeferredTools & { readonly sentTokens: number };
+  /** Absent: no tool is deferred. */
+  readonly deferred?: DeferredTools & MeasuredTools;
   /** Whether the call only follows an eviction: it recalls results or looks up definitions. */
   readonly isDetour: boolean;
   readonly isLookup: boolean;
+}
+
+interface MeasuredTools {
+  readonly sent: ToolSize;
+  /** Size of the tools of the baseline request. */
+  readonly own: ToolSize;
+}
+
+interface ToolSize {
+  readonly tokens: number;
+  /** Tokens of their JSON by the provider's tokenizer. */
+  readonly jsonTokens: number;
+  /** Tokens without names and descriptions. */
+  readonly structureTokens: number;
+}
+
+/** Estimates deferred definitions as the provider counts, by what it omits of those that were sent. */
+export function estimateDeferred(
+  { sent, own }: MeasuredTools,
+  counted: TokenRecord,
+): NonNullable<BaselineRequest["deferred"]> {
+  const omitted = omittedStructure(counted, sent.structureTokens);
+  const jsonTokens = own.jsonTokens - sent.jsonTokens;
+  const structureTokens = own.structureTokens - sent.structureTokens;
+  return {
+    sent,
+    own,
+    tokens: own.tokens - sent.tokens,
+    providerTokens: jsonTokens - omitted * structureTokens,
+  };
 }
 
 const NOTHING_DEFERRED: DeferredTools = { tokens: 0, providerTokens: 0 };
@@ -901,7 +934,7 @@ function servedOfLess(
 ): number {
   if (!deferred || cachedTokens === 0) return cachedTokens;
   if (sharedTokens > 0) return 0;
-  const holdsTools = cachedTokens > scale.perToken * deferred.sentTokens;
+  const holdsTools = cachedTokens > scale.perToken * deferred.sent.tokens;
   return cachedTokens + (holdsTools ? Math.max(0, deferred.providerTokens) : 0);
 }
 

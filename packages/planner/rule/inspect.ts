@@ -26,6 +26,7 @@ import {
   scaled,
   sizePrompt,
   type SizeRecord,
+  structureTokens,
   type TokenScale,
   tokenScale,
   toolKinds,
@@ -58,6 +59,7 @@ import {
   bookCall,
   type BookCallOptions,
   compactsAgain,
+  estimateDeferred,
   forkAccount,
   NEW_SESSION,
   type PlannerState,
@@ -600,22 +602,25 @@ export class KnownSession {
       toolTokens,
       frontTokens: toolTokens + layout.openingTokens,
       instructionTokens: toolTokens + layout.totals.core,
-      ...(deferred && {
-        deferred: {
-          tokens: toolTokens - sentTokens,
-          providerTokens: this.#toolsToProvider(own, model) - this.#toolsToProvider(sent, model),
-          sentTokens,
-        },
-      }),
+      ...(deferred && { deferred: this.#deferred(sent, own, model) }),
       isDetour: layout.endsWithRefetches || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,
     };
   }
 
-  /** Returns the expected tokens of definitions, as the provider counts. */
-  #toolsToProvider(tools: readonly ToolDefinition[], model: string | undefined): number {
+  #deferred(
+    sent: readonly ToolDefinition[],
+    own: readonly ToolDefinition[],
+    model: string | undefined,
+  ): ReturnType<typeof estimateDeferred> {
     const { countTokens } = this.#options;
-    return expectedTokens(this.#recordOf(model), toolKinds(tools, countTokens), countTokens);
+    const record = this.#recordOf(model);
+    const measure = (tools: readonly ToolDefinition[]) => ({
+      tokens: countRequestTokens({ messages: [], tools }, countTokens),
+      jsonTokens: expectedTokens(record, toolKinds(tools, countTokens), countTokens),
+      structureTokens: structureTokens(tools, countTokens),
+    });
+    return estimateDeferred({ sent: measure(sent), own: measure(own) }, this.#account.counted);
   }
 
   #update(history: readonly Message[], edits: readonly Edit[]): void {
