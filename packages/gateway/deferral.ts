@@ -141,7 +141,7 @@ export function tokensOmitted(
   { definitions, added }: NonNullable<ReturnType<typeof deferTools>>,
   items: readonly WireItem[],
   { countTokens, ...reading }: Parameters<typeof readItems>[1] & { readonly countTokens: CountTokens },
-): NonNullable<PromptCall["deferred"]> {
+): Omit<NonNullable<PromptCall["deferred"]>, "tools"> {
   const all = (messages: readonly Message[]) =>
     messages.reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
   const searching = items.reduce((sum, item) => {

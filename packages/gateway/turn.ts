@@ -7,7 +7,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { countMessageTokens, reasonOf } from "@tare/messages/internal";
-import { type LedgerEntry, type PromptCall, readTooLong, type SessionView } from "@tare/planner";
+import { type LedgerEntry, readTooLong, type SessionView } from "@tare/planner";
 import { type routeToCache, servedTokens } from "@tare/planner/internal";
 import { RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { placeholderRefs } from "@tare/prune/internal";
@@ -202,7 +202,7 @@ export class GatewayTurn {
         signal,
         oneShot: oneShot !== undefined && !precedes || last,
         spelled: own,
-        ...(deferred && { deferred }),
+        ...(deferred && { deferred: { ...deferred, tools: toolsInFront(this.request) } }),
       };
       this.#view = await prompts.view(history, call);
     }
@@ -244,7 +244,7 @@ export class GatewayTurn {
    */
   #withFound(
     items: readonly WireItem[],
-  ): { readonly items: readonly WireItem[]; readonly deferred?: PromptCall["deferred"] } {
+  ): { readonly items: readonly WireItem[]; readonly deferred?: Deferral } {
     const { request: { items: theirs, tools, protocol }, readers, countTokens } = this.#options;
     const deferred = this.#deferred;
     const hidden = new Set(protocol.toolSearch && items);
@@ -266,7 +266,7 @@ export class GatewayTurn {
   }
 
   /** Returns the tokens that the pair of tools removes from a prompt with these messages. */
-  #looked(messages: readonly Message[]): PromptCall["deferred"] {
+  #looked(messages: readonly Message[]): Deferral | undefined {
     const { countTokens } = this.#options;
     const { definitions = [], added: pair = [] } = this.#deferred ?? {};
     const full = fullTokens(definitions, countTokens);
@@ -409,6 +409,8 @@ export class GatewayTurn {
     return readItems(pieces, { protocol, readers });
   }
 }
+
+type Deferral = ReturnType<typeof tokensOmitted>;
 
 const RESTORED = "The tools now have their full definitions; call them by name.";
 

@@ -1,4 +1,11 @@
-import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
+import type {
+  CountTokens,
+  Rewrite,
+  StableMessages,
+  ToolDefinition,
+  ToolMessage,
+  Usage,
+} from "@tare/messages";
 import type { Archive, ToolTraits } from "@tare/prune";
 import type { Profile } from "./providers.ts";
 import type { Summarize } from "./edits/make_summary.ts";
@@ -199,6 +206,8 @@ export interface PromptCall {
   readonly replyTokens?: number | undefined;
   /** Tools whose definitions are not in the request. Default: none. */
   readonly deferred?: {
+    /** The tools of the request without deferral. */
+    readonly tools: readonly ToolDefinition[];
     /** Tokens that the definitions would add; negative if they would remove some. */
     readonly tokens: number;
     /** Whether the call only follows a lookup of definitions and would not have been made otherwise. */

@@ -290,7 +290,10 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
         throw new Error("Cannot record a call: this session made no view for it. Call view() first.");
       }
       const restored = restorations.get(view);
-      if (restored) return restored.book({ usage, summary: undefined, heldTokens });
+      if (restored) {
+        for (const session of [known, from]) session?.noteSummarized(restored.ownTokens);
+        return restored.book({ usage, summary: undefined, heldTokens });
+      }
       const plan = plans.get(view);
       if (!plan) return undefined;
       const { summary, ...rest } = state;
@@ -488,7 +491,7 @@ const VIEW = {
     "restores?": "boolean",
     "evictNow?": "boolean",
     "replyTokens?": "count",
-    "deferred?": { tokens: "number", isDetour: "boolean" },
+    "deferred?": { tools: "array", tokens: "number", isDetour: "boolean" },
     "recall?": "boolean",
     "pins?": "array",
     "signal?": "object",

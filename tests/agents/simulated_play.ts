@@ -76,8 +76,6 @@ export async function play(
     baseURL: "http://provider.example/v1",
     profile: profileNamed(agent.protocol.prices),
     windowTokens,
-    // Deferral is measured by itself.
-    defersTools: () => false,
   };
   const open = () =>
     gateway({

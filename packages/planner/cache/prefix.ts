@@ -307,6 +307,8 @@ export interface SentRequest {
   readonly wholeTokens: number;
   /** Hashes of the tools of the baseline request, in full. */
   readonly ownTools: readonly number[];
+  /** Tokens of these. Absent: those of its own tools. */
+  readonly ownToolTokens?: number;
   /** Absent: its size was not reported. */
   readonly baseline?: BaselinePrompt | undefined;
   readonly atMs: number;
@@ -328,6 +330,25 @@ export interface BaselinePrompt {
   readonly estimatedTokens: number;
   readonly sentTokens: number;
   readonly sentProviderTokens: number;
+  /** Absent: no tool was deferred. */
+  readonly deferred?: DeferredTools;
+}
+
+/** Definitions of a baseline request that are not in the request, without what replaces them. */
+export interface DeferredTools {
+  /** Tokens counted locally; negative if the replacement is longer. */
+  readonly tokens: number;
+  /** Expected tokens as the provider counts: it never receives the definitions. */
+  readonly providerTokens: number;
+}
+
+/** Returns a sent prompt's baseline as the provider counts, by the newest estimate of the deferred definitions. */
+export function baselineTokensOf(
+  { providerTokens, deferred: before }: BaselinePrompt,
+  deferred: DeferredTools | undefined,
+): number {
+  const isSame = before !== undefined && before.tokens === deferred?.tokens;
+  return isSame ? providerTokens + deferred.providerTokens - before.providerTokens : providerTokens;
 }
 
 interface SharedTokens {
@@ -418,17 +439,36 @@ export function sharedTokens(sent: SentRequest, visible: VisibleTools): number {
 }
 
 /** Returns the tokens that a baseline request shares with an earlier one. */
-export function baselineShared(sent: SentRequest, { ownTokens, scale, ...own }: VisibleTools & {
+export function baselineShared(sent: SentRequest, { ownTokens, deferred, scale, ...own }: VisibleTools & {
   readonly ownTokens: number;
+  readonly deferred?: DeferredTools | undefined;
   readonly scale: TokenScale;
 }): SharedTokens {
   const { tokens, isAll } = sharedTools(sent.ownTools, own);
   if (!isAll) return { sharedTokens: tokens };
   const { baseline } = sent;
   const sharedTokens = Math.min(sent.ownTokens, ownTokens);
-  if (!baseline) return { sharedTokens };
-  const gone = scale.perToken * (baseline.ownTokens - sharedTokens);
-  return { sharedTokens, providerTokens: Math.max(0, baseline.providerTokens - gone) };
+  const goneTokens = (baseline?.ownTokens ?? Infinity) - sharedTokens;
+  // The scale alone estimates less if little is left.
+  if (!baseline || goneTokens > sharedTokens) {
+    return {
+      sharedTokens,
+      ...(deferred && { providerTokens: toProvider(sharedTokens, { deferred, scale }) }),
+    };
+  }
+  const known = baselineTokensOf(baseline, deferred);
+  return { sharedTokens, providerTokens: Math.max(0, known - scale.perToken * goneTokens) };
+}
+
+/** Returns the tokens of a baseline prompt's start with all tools, as the provider counts. */
+export function toProvider(
+  tokens: number,
+  { deferred = { tokens: 0, providerTokens: 0 }, scale }: {
+    readonly deferred?: DeferredTools | undefined;
+    readonly scale: TokenScale;
+  },
+): number {
+  return deferred.providerTokens + scaled(scale, tokens - deferred.tokens);
 }
 
 function sharedTools(hashes: readonly number[], { tools, countTokens }: VisibleTools) {

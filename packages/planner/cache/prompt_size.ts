@@ -105,6 +105,15 @@ export function observeSize(
   };
 }
 
+/** Returns the expected tokens of a text, as the provider counts, by the factors of the session's calls. */
+export function expectedTokens(
+  record: SizeRecord | undefined,
+  kinds: ByKind,
+  countTokens: CountTokens,
+): number {
+  return new Filter(record, countTokens).expected(kinds);
+}
+
 function visibleOf({ kinds, visible }: SizeRecord): ByKind {
   const all = [...NO_TEXT];
   for (const [at, kind] of kinds.entries()) all[kind] = visible[at]!;
@@ -494,14 +503,61 @@ export function observeTokens(
 /**
  * Returns the best scale for a session's calls: a ridge regression (Hoerl, Kennard 1970) towards one to one.
  */
-export function tokenScale({ calls, ours, theirs, oursSquared, product }: TokenRecord): TokenScale {
+export function tokenScale(record: TokenRecord): TokenScale {
+  const scale = marginalScale(record);
+  const { ours, theirs } = record;
+  // A lower count means a coarser tokenizer, whatever the slope.
+  return scale.unseen >= 0 ? scale : { perToken: theirs / ours, unseen: 0 };
+}
+
+/** Returns the scale of what calls add to prompts; `unseen` is negative if the rest has a lower count. */
+function marginalScale({ calls, ours, theirs, oursSquared, product }: TokenRecord): TokenScale {
   if (calls === 0) return { perToken: 1, unseen: 0 };
   const prior = PRIOR_SPREAD_TOKENS ** 2;
   const perToken = (product - ours * theirs / calls + prior) / (oursSquared - ours * ours / calls + prior);
   const bounded = Math.min(3, Math.max(0.5, Math.round(50 * perToken) / 50));
-  // A lower count means a coarser tokenizer, whatever the slope.
-  const unseen = (theirs - bounded * ours) / calls;
-  return unseen >= 0 ? { perToken: bounded, unseen } : { perToken: theirs / ours, unseen: 0 };
+  return { perToken: bounded, unseen: (theirs - bounded * ours) / calls };
+}
+
+/** Tokens of structure that a session must send until half of a lower count is attributed to it. */
+const PRIOR_STRUCTURE_TOKENS = 250;
+
+/** Most of the structure that a provider may omit. */
+const MOST_OMITTED = 0.9;
+
+/**
+ * Returns how much of the structure of definitions a provider omits, from 0: it renders them with fewer quotes, braces
+ * and keywords than JSON. If prompts are shorter than their growth indicates, that is attributed to the structure in
+ * them, the more the longer it is.
+ */
+export function omittedStructure(record: TokenRecord, structureTokens: number): number {
+  const { perToken, unseen } = marginalScale(record);
+  const missingTokens = Math.max(0, -unseen) / perToken;
+  return Math.min(MOST_OMITTED, missingTokens / (structureTokens + PRIOR_STRUCTURE_TOKENS));
+}
+
+const structures = new WeakMap<CountTokens, WeakMap<ToolDefinition, number>>();
+
+/** Returns the tokens of definitions without those of their names and descriptions. */
+export function structureTokens(tools: readonly ToolDefinition[], countTokens: CountTokens): number {
+  const known = structures.get(countTokens) ?? new WeakMap<ToolDefinition, number>();
+  structures.set(countTokens, known);
+  let tokens = 0;
+  for (const tool of tools) {
+    const its = known.get(tool) ?? countStructure(tool, countTokens);
+    known.set(tool, its);
+    tokens += its;
+  }
+  return tokens;
+}
+
+function countStructure(tool: ToolDefinition, countTokens: CountTokens): number {
+  const bare = JSON.stringify(tool, (key, value) => {
+    if (key === "description" || key === "name") return "";
+    if (key !== "properties" || typeof value !== "object" || value === null) return value;
+    return Object.values(value);
+  });
+  return Math.min(countToolTokens(tool, countTokens), countTokens(bare));
 }
 
 /** Converts tokens at the start of a prompt to the provider's. */

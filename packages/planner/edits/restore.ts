@@ -1,8 +1,7 @@
-import { estimateTokens } from "@tare/messages";
+import { type CountTokens, estimateTokens, type Message } from "@tare/messages";
 import { countMessageTokens, countToolTokens, hashPiece } from "@tare/messages/internal";
 import { compactTool } from "@tare/schemas";
-import { servedTokens } from "../cache/prefix.ts";
-import { scaled } from "../cache/prompt_size.ts";
+import { servedTokens, toProvider } from "../cache/prefix.ts";
 import type { LedgerEntry } from "../ledger/entry.ts";
 import { compactsAgain, withoutBaseline } from "../ledger/ledger.ts";
 import type { FlatSessionOptions, SessionView } from "../prompt_session.ts";
@@ -19,6 +18,8 @@ import { firstIngestEdits } from "./view.ts";
 export interface Restored {
   readonly view: SessionView;
   readonly plan: Plan;
+  /** Tokens of the conversation as of its baseline, without the request's instruction. */
+  readonly ownTokens: number;
   /** Returns the cost of the request and of its baseline; changes no session. */
   readonly book: (sent: BookedUsage) => LedgerEntry;
 }
@@ -37,7 +38,9 @@ export function restore(
   const before = known.inspection(request);
   const { size, scale, promptTokens, baseline, situation: { windowTokens } } = before;
   const isRepeated = compactsAgain(known.account);
-  if (!isRepeated && scaled(scale, baseline.ownTokens) <= windowTokens) known.refuteCompaction();
+  if (!isRepeated && toProvider(baseline.ownTokens, { ...baseline, scale }) <= windowTokens) {
+    known.refuteCompaction();
+  }
   const replyTokens = Math.min(request.replyTokens ?? Infinity, REPLY_SHARE * windowTokens);
   const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
     Math.max(scale.perToken, size.tokens / promptTokens);
@@ -57,8 +60,18 @@ export function restore(
       }),
     },
     plan,
+    ownTokens: baseline.ownTokens - countMessages(instructionOf(request.messages), countTokens),
     book: (sent) => isRepeated ? withoutBaseline(known.book(plan, sent)) : known.book(plan, sent),
   };
+}
+
+/** Returns the user messages at the end. */
+function instructionOf(messages: readonly Message[]): readonly Message[] {
+  return messages.slice(messages.findLastIndex(({ role }) => role !== "user") + 1);
+}
+
+function countMessages(messages: readonly Message[], countTokens: CountTokens): number {
+  return messages.reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
 }
 
 /**
@@ -72,8 +85,7 @@ function unrestored(
     readonly room: number;
   },
 ): readonly Edit[] {
-  const tokensOf = (from: number, to: number) =>
-    history.slice(from, to).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
+  const tokensOf = (from: number, to: number) => countMessages(history.slice(from, to), countTokens);
   const removals = edits.flatMap((edit) => {
     if (edit.type === "ingest" || edit.type === "keep" || edit.type === "compact") return [];
     const [from, to] = "index" in edit ? [edit.index, edit.index + 1] : [edit.from, edit.to];

@@ -3,9 +3,11 @@ import { addUsage, countMessageTokens } from "@tare/messages/internal";
 import {
   type BaselinePrompt,
   baselineShared,
+  baselineTokensOf,
   type CacheChange,
   type CacheLifetimeRecord,
   cacheStateOf,
+  type DeferredTools,
   findChange,
   hashEach,
   lastUseMs,
@@ -19,11 +21,13 @@ import {
   servesMost,
   sharedTokens,
   timeToLive,
+  toProvider,
 } from "../cache/prefix.ts";
 import {
   type ByKind,
   NO_TOKENS,
   observeTokens,
+  omittedStructure,
   scaled,
   type SizeRecord,
   type TokenRecord,
@@ -100,8 +104,11 @@ export interface OwnCompaction {
   readonly providerTokens: number;
   readonly messages: number;
   readonly gone: number;
-  /** Whether the client has compacted its shorter history since. Absent: false. */
-  readonly isRepeated?: boolean;
+  /**
+   * Tokens of the conversation without compaction that the client has compacted since, counted locally. Absent: it has
+   * not.
+   */
+  readonly repeatedTokens?: number;
   /**
    * Extra cost of the compaction and the calls after it. Absent: none, or several, which were unavoidable
    * then.
@@ -231,13 +238,13 @@ export function bookCall(
     dryRun,
   }: BookCallOptions,
 ): { readonly state: PlannerState; readonly entry: LedgerEntry } {
-  const { request, baseline } = plan;
+  const { request } = plan;
   const { nowMs, model } = request;
   const { cacheLifetime } = before;
   const hitProbabilityBy = (sent: SentRequest) =>
     cacheStateOf(sent, { profile, cacheLifetime, nowMs }).cacheHitProbability;
   const visible = { tools: plan.view.tools, countTokens };
-  const promptTokens = dryRun ? baseline.ownTokens : plan.promptTokens;
+  const promptTokens = dryRun ? plan.baseline.ownTokens : plan.promptTokens;
   const last = before.sent[0];
   const late = last && nowMs - lastUseMs(last) > timeToLive(last, profile);
   const reported = usage && !usage.estimated ? usage : undefined;
@@ -247,7 +254,10 @@ export function bookCall(
     ? observeTokens({ ours: promptTokens, theirs: once.promptTokens }, before.counted)
     : before.counted;
   const scale = tokenScale(counted);
-  const own = { tools: baseline.tools, ownTokens: baseline.ownTokens, countTokens, scale };
+  const deferred = plan.baseline.deferred && estimateDeferred(plan.baseline.deferred, counted);
+  const baseline = { ...plan.baseline, ...(deferred && { deferred }) };
+  const { tools, ownTokens } = baseline;
+  const own = { tools, ownTokens, deferred, countTokens, scale };
   const { providerTokens, ...known } = dryRun
     ? predictBaseline(baseline, {
       sent: before.sent,
@@ -372,6 +382,7 @@ export function bookCall(
     ownTokens: baseline.ownTokens,
     wholeTokens: baseline.wholeTokens,
     ownTools,
+    ownToolTokens: baseline.toolTokens,
     ...(isCounted && { baseline: baselineSize }),
     atMs: nowMs,
     model,
@@ -757,16 +768,49 @@ export interface BaselineRequest {
   /** Tokens of messages and tools without Tare's additions, such as recalls. */
   readonly ownTokens: number;
   readonly wholeTokens: number;
+  readonly toolTokens: number;
   /** Tokens of the first prompt, which a compaction retains: tools, and messages before the model's first. */
   readonly frontTokens: number;
   /** Tokens of tools and system messages. */
   readonly instructionTokens: number;
-  /** Tokens of deferred definitions, and of the others. Absent: none is deferred. */
-  readonly deferred?: { readonly tokens: number; readonly at: number };
+  /** Absent: no tool is deferred. */
+  readonly deferred?: DeferredTools & MeasuredTools;
   /** Whether the call only follows an eviction: it recalls results or looks up definitions. */
   readonly isDetour: boolean;
   readonly isLookup: boolean;
 }
+
+interface MeasuredTools {
+  readonly sent: ToolSize;
+  /** Size of the tools of the baseline request. */
+  readonly own: ToolSize;
+}
+
+interface ToolSize {
+  readonly tokens: number;
+  /** Tokens of their JSON by the provider's tokenizer. */
+  readonly jsonTokens: number;
+  /** Tokens without names and descriptions. */
+  readonly structureTokens: number;
+}
+
+/** Estimates deferred definitions as the provider counts, by what it omits of those that were sent. */
+export function estimateDeferred(
+  { sent, own }: MeasuredTools,
+  counted: TokenRecord,
+): NonNullable<BaselineRequest["deferred"]> {
+  const omitted = omittedStructure(counted, sent.structureTokens);
+  const jsonTokens = own.jsonTokens - sent.jsonTokens;
+  const structureTokens = own.structureTokens - sent.structureTokens;
+  return {
+    sent,
+    own,
+    tokens: own.tokens - sent.tokens,
+    providerTokens: jsonTokens - omitted * structureTokens,
+  };
+}
+
+const NOTHING_DEFERRED: DeferredTools = { tokens: 0, providerTokens: 0 };
 
 interface SentBaseline {
   readonly scale: TokenScale;
@@ -777,11 +821,11 @@ interface SentBaseline {
 }
 
 export function predictBaseline(
-  { model, tools, ownTokens }: Pick<BaselineRequest, "model" | "tools" | "ownTokens">,
+  { model, tools, ownTokens, deferred }: Pick<BaselineRequest, "model" | "tools" | "ownTokens" | "deferred">,
   { sent, countTokens, nowMs, hitProbabilityOf, scale }: SentBaseline,
 ): Prediction {
   return servesMost(sent, model, (one) => ({
-    ...baselineShared(one, { tools, ownTokens, countTokens, scale }),
+    ...baselineShared(one, { tools, ownTokens, deferred, countTokens, scale }),
     cacheHitProbability: hitProbabilityOf(one),
     idleMs: nowMs - lastUseMs(one),
     ...(one.forAnHour && { forAnHour: true }),
@@ -794,7 +838,7 @@ export function predictBaseline(
  */
 function baselineSizeOf(
   sent: readonly SentRequest[],
-  { model, ownTokens }: Pick<BaselineRequest, "model" | "ownTokens">,
+  { model, ownTokens, deferred }: Pick<BaselineRequest, "model" | "ownTokens" | "deferred">,
   { promptTokens, countedTokens, scale: { perToken } }: {
     readonly promptTokens: number;
     readonly countedTokens: number;
@@ -802,10 +846,15 @@ function baselineSizeOf(
   },
 ): BaselinePrompt {
   const last = sent.find((one) => one.model === model)?.baseline;
-  const unsent = ownTokens - countedTokens;
-  const ways = [{ known: promptTokens, estimated: unsent, before: 0 }];
+  const { tokens: deferredTokens, providerTokens } = deferred ?? NOTHING_DEFERRED;
+  const ways = [{
+    known: promptTokens + providerTokens,
+    estimated: ownTokens - countedTokens - deferredTokens,
+    before: Math.abs(deferredTokens),
+  }];
   if (last) {
-    const { providerTokens, estimatedTokens: before } = last;
+    const { estimatedTokens: before } = last;
+    const providerTokens = baselineTokensOf(last, deferred);
     const added = ownTokens - last.ownTokens;
     ways.push(
       {
@@ -824,6 +873,7 @@ function baselineSizeOf(
     estimatedTokens: costOf(best),
     sentTokens: countedTokens,
     sentProviderTokens: promptTokens,
+    ...(deferred && { deferred: { tokens: deferredTokens, providerTokens } }),
   };
 }
 
@@ -884,8 +934,8 @@ function servedOfLess(
 ): number {
   if (!deferred || cachedTokens === 0) return cachedTokens;
   if (sharedTokens > 0) return 0;
-  const holdsTools = cachedTokens > scale.perToken * deferred.at;
-  return cachedTokens + (holdsTools ? scale.perToken * Math.max(0, deferred.tokens) : 0);
+  const holdsTools = cachedTokens > scale.perToken * deferred.sent.tokens;
+  return cachedTokens + (holdsTools ? Math.max(0, deferred.providerTokens) : 0);
 }
 
 /**
@@ -913,7 +963,10 @@ export function baselineCallOf(
 ): BaselineCall {
   const { messages, ownTokens, wholeTokens, frontTokens, instructionTokens, isDetour, isLookup } = request;
   if (isLookup) return { usage: NOTHING, whole: NOTHING, resend: NOTHING, compacted: before };
-  const theirs = (tokens: number) => usage.promptTokens + scale.perToken * (tokens - countedTokens);
+  const { deferred } = request;
+  const { tokens: deferredTokens, providerTokens } = deferred ?? NOTHING_DEFERRED;
+  const theirs = (tokens: number) =>
+    usage.promptTokens + providerTokens + scale.perToken * (tokens - deferredTokens - countedTokens);
   const baselineTokens = known ?? Math.max(0, theirs(ownTokens));
   const shared = predictBaseline(request, { sent, countTokens, nowMs, hitProbabilityOf, scale });
   const { sharedTokens, cacheHitProbability: lastHitProbability } = shared;
@@ -934,22 +987,29 @@ export function baselineCallOf(
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
   const whole = take(baselineTokens, last);
   const newest = sent[0]?.baseline;
-  const isRepeated = before.isRepeated === true && newest !== undefined;
-  const refutes = !isRepeated && before.messages > messages.length;
-  const compacted: OwnCompaction = refutes ? NOT_COMPACTED : !isRepeated ? before : {
-    ...before,
-    // The baseline continues from its previous prompt.
-    tokens: ownTokens - newest.ownTokens + before.tokens,
-    providerTokens: baselineTokens - newest.providerTokens + before.providerTokens,
+  const { repeatedTokens, ...once } = before;
+  // The baseline continues from the conversation that the client has compacted.
+  const continued = newest && repeatedTokens !== undefined
+    ? {
+      sentTokens: baselineTokensOf(newest, deferred),
+      addedTokens: Math.max(0, repeatedTokens - newest.ownTokens),
+      ownTokens: newest.ownTokens,
+    }
+    : undefined;
+  const refutes = !continued && before.messages > messages.length;
+  const compacted: OwnCompaction = refutes ? NOT_COMPACTED : !continued ? before : {
+    ...once,
+    tokens: ownTokens - continued.ownTokens - continued.addedTokens + before.tokens,
+    providerTokens: baselineTokens - continued.sentTokens - scale.perToken * continued.addedTokens +
+      before.providerTokens,
     messages: messages.length,
     gone: 0,
-    isRepeated: false,
   };
   const tokens = ownTokens - compacted.tokens;
   const goneTokens = compacted.providerTokens;
   const baselineUsage = compacted.tokens === 0 ? whole : take(
     Math.max(0, baselineTokens - goneTokens),
-    Math.max(0, (isRepeated ? baselineTokens : last) - goneTokens),
+    Math.max(0, continued ? continued.sentTokens - before.providerTokens : last - goneTokens),
     0,
   );
   const fullFrom = fullFromOf(habit, windowTokens, request);
@@ -970,9 +1030,13 @@ export function baselineCallOf(
     scale.perToken * transcriptTokens(messages.slice(compacted.gone, from), { resultChars, countTokens }),
     0,
   );
-  const leftTokens = scaled(scale, left);
+  const leftTokens = toProvider(left, { deferred, scale });
   return {
-    usage: take(leftTokens, scaled(scale, habit.keepsFront ? frontTokens : instructionTokens), 0),
+    usage: take(
+      leftTokens,
+      toProvider(habit.keepsFront ? frontTokens : instructionTokens, { deferred, scale }),
+      0,
+    ),
     compaction,
     whole,
     resend,

@@ -1,9 +1,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
-import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, profileNamed, worthDeferring } from "@tare/planner";
+import { profileNamed, worthDeferring } from "@tare/planner";
 import { PROFILES } from "@tare/planner/internal";
-import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import {
   assumedHitProbability,
@@ -231,28 +229,6 @@ Deno.test("worthDeferring() limits definitions to a tenth of the window, unless 
   assertEquals([at(20_000), at(19_999)], [false, true]);
   const useless = { count: 1, fullTokens: 200, shortTokens: 266 };
   assertEquals(worthDeferring({ ...useless, profile: profile!, windowTokens: 100 }), false);
-});
-
-Deno.test("sent() adds deferred tools to the baseline, and excludes calls that only look them up", async () => {
-  const session = plannerSession({
-    profile: PROFILES.openai!,
-    archive: memoryArchive(),
-    countTokens: estimateTokens,
-  });
-  const messages: Message[] = [];
-  const paid: unknown[] = [];
-  for (const deferred of [{ tokens: 5_000, isDetour: false }, { tokens: 4_000, isDetour: true }, undefined]) {
-    messages.push({ role: "user", content: "x".repeat(4 * 96) });
-    const call = { nowMs: 0, ...(deferred && { deferred }) };
-    const { promptTokens } = await session.view({ messages, tools: [] }, call);
-    const { baseline, savedCostUnits } = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 })!;
-    paid.push([baseline, savedCostUnits]);
-  }
-  assertEquals(paid, [
-    [{ promptTokens: 5_100, cachedTokens: 0, outputTokens: 1 }, 5_000],
-    [{ promptTokens: 0, cachedTokens: 0, outputTokens: 0 }, 4_800],
-    [{ promptTokens: 300, cachedTokens: 0, outputTokens: 1 }, 4_800],
-  ]);
 });
 
 const removals = (promptTokens: number) =>

@@ -6,10 +6,18 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { countMessageTokens, countToolTokens, hashPiece } from "@tare/messages/internal";
-import { cacheStateOf, predict, type Prediction, servedOf, servedTokens } from "../cache/prefix.ts";
+import { countMessageTokens, hashPiece } from "@tare/messages/internal";
+import {
+  cacheStateOf,
+  predict,
+  type Prediction,
+  servedOf,
+  servedTokens,
+  toProvider,
+} from "../cache/prefix.ts";
 import {
   type ByKind,
+  expectedTokens,
   longestSize,
   messageKinds,
   observeSize,
@@ -18,6 +26,7 @@ import {
   scaled,
   sizePrompt,
   type SizeRecord,
+  structureTokens,
   type TokenScale,
   tokenScale,
   toolKinds,
@@ -50,6 +59,7 @@ import {
   bookCall,
   type BookCallOptions,
   compactsAgain,
+  estimateDeferred,
   forkAccount,
   NEW_SESSION,
   type PlannerState,
@@ -136,8 +146,6 @@ export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldToken
 
 export interface Inspection {
   readonly history: readonly number[];
-  readonly fullTokens: number;
-  readonly ownTokens: number;
   readonly visible: readonly number[];
   readonly tokens: readonly number[];
 }
@@ -161,6 +169,8 @@ export class KnownSession {
   #before: Inspection | undefined;
   #judgedBy = "";
   #account: PlannerState;
+  /** Tokens of a conversation that the client has compacted since the last call; 0 for none. */
+  #summarizedTokens = 0;
   /** Number of rewrites when each call was planned; calls may be sent out of order. */
   readonly #plannedAt = new WeakMap<RecordedPlan, number>();
 
@@ -256,8 +266,6 @@ export class KnownSession {
     const { messages } = layout.placed;
     return {
       history: layout.history.map(hashPiece),
-      fullTokens: layout.fullTokens,
-      ownTokens: layout.ownTokens,
       visible: messages.map(hashPiece),
       tokens: messages.map((message) => countMessageTokens(message, this.#options.countTokens)),
     };
@@ -393,7 +401,7 @@ export class KnownSession {
         promptTokens: theirs,
         cachedTokens,
         cacheHitProbability,
-        historyTokens: scaled(scale, baseline.wholeTokens),
+        historyTokens: toProvider(baseline.wholeTokens, { deferred: baseline.deferred, scale }),
         calls: standings.call,
         windowTokens,
         windowUse,
@@ -431,6 +439,11 @@ export class KnownSession {
   copy(): KnownSession {
     const compaction = { fullFrom: () => Infinity, keepsFront: true };
     return new KnownSession({ ...this.#options, compaction }, { account: this.#account, from: this });
+  }
+
+  /** Notes the tokens of a conversation that the client compacts, as of its baseline. */
+  noteSummarized(ownTokens: number): void {
+    this.#summarizedTokens = ownTokens;
   }
 
   refuteCompaction(): void {
@@ -482,6 +495,7 @@ export class KnownSession {
       dryRun: dryRun,
     });
     this.#account = state;
+    this.#summarizedTokens = 0;
     const { promptTokens, estimated = false } = { ...usage, ...usage?.firstRead };
     if (promptTokens !== undefined && !estimated && !dryRun) {
       this.#learnSize(plan, promptTokens);
@@ -572,27 +586,45 @@ export class KnownSession {
   #baseline({ model, tools, messages, replyTokens, deferred }: InspectionRequest): BaselineRequest {
     const { countTokens } = this.#options;
     const layout = this.#layout;
-    const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
-    const toolTokens = own.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
+    const countTools = (tools: readonly ToolDefinition[]) =>
+      countRequestTokens({ messages: [], tools }, countTokens);
+    const sent = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
+    const own = deferred?.tools ?? sent;
+    const sentTokens = countTools(sent);
+    const toolTokens = countTools(own);
     return {
       model,
       tools: own,
       messages,
       replyTokens,
-      ownTokens: toolTokens + layout.ownTokens + (deferred?.tokens ?? 0),
-      wholeTokens: countRequestTokens({ messages: [], tools }, countTokens) + layout.fullTokens +
-        (deferred?.tokens ?? 0),
-      frontTokens: toolTokens + layout.openingTokens + (deferred?.tokens ?? 0),
+      ownTokens: sentTokens + layout.ownTokens + (deferred?.tokens ?? 0),
+      wholeTokens: countTools(tools) + layout.fullTokens + (deferred?.tokens ?? 0),
+      toolTokens,
+      frontTokens: toolTokens + layout.openingTokens,
       instructionTokens: toolTokens + layout.totals.core,
-      ...(deferred && { deferred: { tokens: deferred.tokens, at: toolTokens } }),
+      ...(deferred && { deferred: this.#deferred(sent, own, model) }),
       isDetour: layout.endsWithRefetches || (deferred?.isDetour ?? false),
       isLookup: deferred?.isDetour ?? false,
     };
   }
 
+  #deferred(
+    sent: readonly ToolDefinition[],
+    own: readonly ToolDefinition[],
+    model: string | undefined,
+  ): ReturnType<typeof estimateDeferred> {
+    const { countTokens } = this.#options;
+    const record = this.#recordOf(model);
+    const measure = (tools: readonly ToolDefinition[]) => ({
+      tokens: countRequestTokens({ messages: [], tools }, countTokens),
+      jsonTokens: expectedTokens(record, toolKinds(tools, countTokens), countTokens),
+      structureTokens: structureTokens(tools, countTokens),
+    });
+    return estimateDeferred({ sent: measure(sent), own: measure(own) }, this.#account.counted);
+  }
+
   #update(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#sharedLength(history);
-    const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
     for (const _ of this.take(history, edits)) { /* Runs all steps. */ }
     let unchangedTokens = this.#layout.update(history, edits);
     const { forked = false, seen } = this.#account;
@@ -609,28 +641,31 @@ export class KnownSession {
     }
     if (unchangedTokens === Infinity) return;
     this.#unchangedTokens.push(unchangedTokens);
-    const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
-    const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
+    // Requests to other models may share less than the newest did, but not more.
+    const retained = isCounted ? seen : shared;
+    const most = (tokens: number) => retained === Infinity ? Infinity : tokens;
     const account = this.#account;
     const restarts = shared !== Infinity &&
       !history.slice(0, shared).some(({ role }) => role === "assistant");
     this.#account = {
       ...account,
       seen: Math.min(account.seen, shared),
-      ...(restarts && compactsAgain(account) && { compacted: { ...account.compacted, isRepeated: true } }),
+      ...(restarts && compactsAgain(account) && {
+        compacted: { ...account.compacted, repeatedTokens: this.#summarizedTokens },
+      }),
       sent: account.sent.map((one) => {
         const toolTokens = one.promptTokens - one.messageTokens;
+        const { ownToolTokens = toolTokens } = one;
         const messageTokens = Math.min(one.messageTokens, unchangedTokens);
-        const most = (tokens: number) => isCounted ? toolTokens + tokens : Infinity;
         return {
           ...one,
           messageTokens,
           // Content after the fork is the parent's; no rewrite moved it.
           ...(forked && { promptTokens: toolTokens + messageTokens }),
-          ownTokens: Math.min(Math.max(0, one.ownTokens - gone), most(this.#layout.ownTokensOf(seen))),
+          ownTokens: Math.min(one.ownTokens, most(ownToolTokens + this.#layout.ownTokensOf(retained))),
           wholeTokens: Math.min(
-            Math.max(0, one.wholeTokens - allGone),
-            most(this.#layout.fullTokensOf(seen)),
+            one.wholeTokens,
+            most(Math.max(toolTokens, ownToolTokens) + this.#layout.fullTokensOf(retained)),
           ),
         };
       }),

@@ -6,7 +6,7 @@ import {
   assertLess,
   assertRejects,
 } from "@std/assert";
-import fc from "../../../tests/cases.ts";
+import fc, { cases } from "../../../tests/cases.ts";
 import { countRequestTokens, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import {
   plannerSession,
@@ -15,9 +15,11 @@ import {
   type PromptCall,
   type PromptSessionOptions,
   PromptTooLong,
+  type SessionView,
 } from "@tare/planner";
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
+import { loadTokenizer } from "@tare/tiktoken";
 import { Layout } from "../edits/view.ts";
 import { allowedCost, sharePrompt } from "./inspect.ts";
 
@@ -233,8 +235,13 @@ Deno.test("baseline: a history that went back, or was forked, costs what its cli
 
 Deno.test("baseline: contains deferred definitions, and no call that only looks them up", async () => {
   const profile = profileNamed("openai");
+  const { count } = await loadTokenizer();
+  const look: ToolDefinition = {
+    type: "function",
+    function: { name: "look", description: "Looks at a file. ".repeat(500) },
+  };
   const costs = async (deferred?: PromptCall["deferred"]) => {
-    const session = make({ profile });
+    const session = make({ profile, countTokens: count });
     const messages = [user("Go."), ...step("Seen.")];
     const view = await session.view({ messages, tools: [] }, {
       nowMs: 0,
@@ -245,10 +252,136 @@ Deno.test("baseline: contains deferred definitions, and no call that only looks 
     return [entry.baselineCostUnits, resend] as const;
   };
   const [baseline, resend] = await costs();
-  const [withoutDeferring, resendDeferred] = await costs({ tokens: 5_000, isDetour: false });
-  assertAlmostEquals(withoutDeferring - baseline, 5_000 * profile.write, 1);
-  assertAlmostEquals(resendDeferred - resend, 5_000 * profile.write, 1);
-  assertEquals((await costs({ tokens: 5_000, isDetour: true }))[0], 0);
+  const deferred = { tools: [look], tokens: countRequestTokens({ messages: [], tools: [look] }, count) };
+  const [withoutDeferring, resendDeferred] = await costs({ ...deferred, isDetour: false });
+  assertAlmostEquals(withoutDeferring - baseline, deferred.tokens * profile.write, 1);
+  assertAlmostEquals(resendDeferred - resend, deferred.tokens * profile.write, 1);
+  assertEquals((await costs({ ...deferred, isDetour: true }))[0], 0);
+  const session = make({ profile, countTokens: count });
+  const saved: number[] = [];
+  for (
+    const call of [{ deferred: { ...deferred, isDetour: false } }, {
+      deferred: { ...deferred, isDetour: true },
+    }, {}]
+  ) {
+    const messages = [user("Go."), ...step("Seen.")];
+    const view = await session.view({ messages, tools: [] }, { nowMs: 0, ...call });
+    saved.push(session.sent({ promptTokens: 100, cachedTokens: 0, outputTokens: 1 }, view)!.savedCostUnits);
+  }
+  assertEquals(saved, [deferred.tokens, deferred.tokens - 100, deferred.tokens - 100]);
+});
+
+const usageOf = ({ promptTokens, predictedCachedTokens: cachedTokens }: SessionView) => ({
+  promptTokens,
+  cachedTokens,
+  outputTokens: 1,
+});
+
+Deno.test("baseline: the front stays cached for a model that is used again after a compaction", async () => {
+  const { count } = await loadTokenizer();
+  const profile = profileNamed("openai");
+  const look: ToolDefinition = {
+    type: "function",
+    function: { name: "look", description: "Looks at a file. ".repeat(500) },
+  };
+  const session = make({ profile, countTokens: count });
+  const tokensOf = (tools: readonly ToolDefinition[]) => countRequestTokens({ messages: [], tools }, count);
+  const deferred = { tools: [look], tokens: tokensOf([look]), isDetour: false };
+  let nowMs = 0;
+  const call = async (model: string, messages: readonly Message[]) => {
+    const view = await session.view({ messages, tools: [] }, { nowMs: nowMs += 10_000, model, deferred });
+    return session.sent(usageOf(view), view)!.baseline;
+  };
+  const front = [{ role: "system", content: "Be brief. ".repeat(700) }, user("Go.")] as const;
+  await call("usual", [...front, ...step(lines("a", 2_000))]);
+  await call("other", [...front, ...step(lines("a", 2_000)), ...step(lines("b", 30_000))]);
+  await call("other", [...front, user("The summary.")]);
+  const { cachedTokens } = await call("usual", [...front, user("The summary."), ...step("Seen.")]);
+  const frontTokens = deferred.tokens + countRequestTokens({ messages: front }, count);
+  assertAlmostEquals(cachedTokens, frontTokens, 2 * profile.blockTokens);
+});
+
+Deno.test("baseline: the start of the tools stays cached when deferred tools change", async () => {
+  const { count } = await loadTokenizer();
+  const profile = profileNamed("openai");
+  const tools = Array.from({ length: 20 }, (_, at): ToolDefinition => ({
+    type: "function",
+    function: { name: `look_${at}`, description: `Looks at part ${at}. `.repeat(100) },
+  }));
+  const session = make({ profile, countTokens: count });
+  const tokensOf = (tools: readonly ToolDefinition[]) => countRequestTokens({ messages: [], tools }, count);
+  let nowMs = 0;
+  const call = async (tools: readonly ToolDefinition[]) => {
+    const [pair] = tools.map(({ function: { name } }): ToolDefinition => ({
+      type: "function",
+      function: { name: "find_tools", description: `Finds ${name} and ${tools.length - 1} others.` },
+    }));
+    const deferred = { tools, tokens: tokensOf(tools) - tokensOf([pair!]), isDetour: false };
+    const history = { messages: [user("Go.")], tools: [pair!] };
+    const view = await session.view(history, { nowMs: nowMs += 10_000, deferred });
+    return session.sent(usageOf(view), view)!.baseline;
+  };
+  await call(tools);
+  const { cachedTokens } = await call(tools.slice(0, -1));
+  assertAlmostEquals(cachedTokens, tokensOf(tools.slice(0, -1)), 2 * profile.blockTokens);
+});
+
+Deno.test("baseline: deferred definitions are estimated by those that were sent, as JSON or rendered briefly", async () => {
+  const { count } = await loadTokenizer();
+  const profile = profileNamed("openai");
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 8, max: 15 }),
+      fc.integer({ min: 20, max: 80 }),
+      fc.integer({ min: 5, max: 40 }),
+      fc.integer({ min: 3, max: 8 }),
+      fc.boolean(),
+      async (front, deferrable, sentences, parameters, isBrief) => {
+        const names = Array.from({ length: parameters }, (_, at) => `option_${at}`);
+        // The sent tools have short descriptions.
+        const definition = (at: number): ToolDefinition => ({
+          type: "function",
+          function: {
+            name: `part_${at}`,
+            description: `Runs part ${at} of the environment, and returns its output. `
+              .repeat(at < front ? 2 : sentences),
+            parameters: {
+              type: "object",
+              properties: Object.fromEntries(
+                names.map((name) => [name, { type: "string", description: `Value of ${name}.` }]),
+              ),
+            },
+          },
+        });
+        const all = Array.from({ length: front + deferrable }, (_, at) => definition(at));
+        const tools = all.slice(0, front);
+        const briefly = ({ function: { name, description } }: ToolDefinition) =>
+          count(
+            [`${name}: ${description}`, ...names.map((name) => `${name}: string, Value of ${name}.`)].join(
+              "\n",
+            ),
+          );
+        const tokensOf = (tools: readonly ToolDefinition[]) =>
+          countRequestTokens({ messages: [], tools }, count);
+        const reported = ({ messages, tools }: Pick<SessionView, "messages" | "tools">) =>
+          countRequestTokens({ messages }, count) +
+          (isBrief ? tools.reduce((sum, tool) => sum + briefly(tool), 0) : tokensOf(tools));
+        const deferred = { tools: all, tokens: tokensOf(all.slice(front)), isDetour: false };
+        const session = make({ profile, countTokens: count });
+        const messages: Message[] = [user("Go.")];
+        for (let call = 0; call < 12; call++) {
+          messages.push(...step(lines(`seen${call}`, 200)));
+          const view = await session.view({ messages, tools }, { nowMs: 10_000 * call, deferred });
+          const usage = { promptTokens: reported(view), cachedTokens: 0, outputTokens: 1 };
+          const { baseline } = session.sent(usage, view)!;
+          const direct = reported({ messages, tools: all });
+          // The JSON of brief definitions alone is a quarter longer.
+          assertLess(Math.abs(baseline.promptTokens - direct), 0.12 * direct);
+        }
+      },
+    ),
+    { numRuns: cases(20) },
+  );
 });
 
 Deno.test("baseline: contains no call that only follows a recall", async () => {

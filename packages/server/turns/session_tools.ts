@@ -154,8 +154,10 @@ export function offerTools(
     unlisted: deferrable,
     ...(text !== undefined && { notice: { role: "system", content: text } }),
     state: before?.isDeferred && text === undefined ? before : { isDeferred: true, announced },
-    deferred: (messages) =>
-      measureDeferral(messages, { fullTokens: fullTokens(deferrable, countTokens), countTokens }),
+    deferred: (messages) => ({
+      tools: tools.map(({ definition }) => definition),
+      ...measureDeferral(messages, { fullTokens: fullTokens(deferrable, countTokens), countTokens }),
+    }),
   };
 }
 

@@ -353,6 +353,7 @@ Deno.test("offerTools() returns the tokens that deferral saves, less its own", (
     tool_calls: [find, used].flatMap((message) => message.role === "assistant" ? message.tool_calls! : []),
   };
   assertEquals(deferred([notice!, user, both, found])!, {
+    ...deferredTools,
     tokens: deferredTools.tokens - countMessageTokens(found, estimateTokens),
     isDetour: false,
   });
