@@ -139,7 +139,7 @@ export interface Standing {
   readonly tokens: number;
   /** Whether it contains text of a file: a read's result, or a call that edits or writes. */
   readonly fileText: boolean;
-  /** Whether it edits or writes, or is one of the last reads before edits, without a read since: it may be edited next. */
+  /** Whether it edits or writes, or is a read of the batch that is being edited: no read has followed the first edit. */
   readonly isWorkedOn: boolean;
   /** Number of names that last appeared in it. */
   readonly names: number;

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { gzipSync } from "node:zlib";
 import { withServer } from "./watched_server.ts";
 
-/** Longest delay of other requests, in times that decoding, parsing and writing 30 MB takes on this machine. */
+/** Longest delay of other requests, relative to {@linkcode rewriteMs} on the same machine. */
 const MAX_RATIO = 5;
 
 const call = (args: string) =>

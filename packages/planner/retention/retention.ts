@@ -125,7 +125,7 @@ class Quiet {
 interface Bearer {
   readonly fileText: boolean;
   readonly files: readonly string[];
-  /** Whether it edits, or an edit and no read has followed its batch of reads. */
+  /** Whether it edits, or is a read of the batch that is being edited. */
   isWorkedOn: boolean;
   arrivedAt: number;
   /** The call before which it entered, or that last used one of its names. */
