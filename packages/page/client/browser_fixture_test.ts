@@ -182,6 +182,41 @@ export async function seen(page: Page, selector: string, text: string | RegExp):
   );
 }
 
+/** Waits until the element is there and has stopped moving. A click by coordinates misses one that moves. */
+export async function click(page: Page, selector: string): Promise<void> {
+  await page.locator(selector).click();
+}
+
+/** Waits until the field is visible. Keys typed for a hidden one reach another. */
+export async function type(page: Page, selector: string, text: string): Promise<void> {
+  const field = await page.waitForSelector(selector, { visible: true });
+  await field!.type(text);
+}
+
 export async function press(page: Page, name: string): Promise<void> {
   await page.locator(`::-p-aria(${name}[role="button"])`).click();
+}
+
+/** For a new document: holds the answer to the first request of a path until `letGo()` of its window is called. */
+export function holdFirst(path: string): void {
+  const fetched = globalThis.fetch;
+  let wanted = 1;
+  let over = () => {};
+  globalThis.fetch = async (...args) => {
+    const [at] = args;
+    const isHeld = new URL(at instanceof Request ? at.url : at, location.href).pathname === path &&
+      wanted-- > 0;
+    const answer = await fetched(...args);
+    if (isHeld) {
+      await new Promise<void>((resolve) =>
+        Object.assign(globalThis, {
+          letGo() {
+            resolve();
+            return new Promise<void>((resolve) => over = resolve);
+          },
+        })
+      );
+    } else over();
+    return answer;
+  };
 }

@@ -1,7 +1,15 @@
 import { assert, assertEquals } from "@std/assert";
 import { toolCall } from "@tare/simulator";
 import type { Browser } from "puppeteer-core";
-import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import {
+  assertAccessible,
+  click,
+  openPage,
+  press,
+  seen,
+  startBrowser,
+  type,
+} from "./browser_fixture_test.ts";
 import { startPageServer } from "./server_fixture_test.ts";
 
 let browser: Browser;
@@ -38,7 +46,7 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
     { content: ANSWER },
   );
   const { go } = server.hold(3);
-  await page.type("textarea", "How many notes are there?");
+  await type(page, "textarea", "How many notes are there?");
   await page.keyboard.press("Enter");
   await seen(page, ".working", "Working");
   await seen(page, ".title", "How many notes are there?");
@@ -48,7 +56,7 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
   assertEquals(await texts(".message", page), ["How many notes are there?"]);
   assertEquals(await texts(".call .name", page), ["read_file", "read_file"]);
   assertEquals(await texts(".call .args", page), ["notes.txt", "nowhere.txt"]);
-  await page.click(".call summary");
+  await click(page, ".call summary");
   await seen(page, ".call[open] pre", "Note 399.");
   await seen(page, ".call.failed .state", "failed");
   assertEquals(await texts(".reasoning strong", page), ["read"]);
@@ -100,7 +108,7 @@ Deno.test("page: a running turn is followed from its start, with earlier message
   await seen(page, ".end", "6 calls");
   await (await turn).text();
   await seen(page, ".notice.rewrite summary", "Prompt rewritten:");
-  await page.click(".notice.rewrite summary");
+  await click(page, ".notice.rewrite summary");
   await assertAccessible(page, "rewritten");
 });
 
@@ -110,13 +118,13 @@ Deno.test("page: a running command's output is displayed live", async () => {
   const { page } = open;
   const command = "echo early; while [ ! -e go ]; do sleep 0.05; done; echo late";
   server.replies.push({ tool_calls: [toolCall("shell", { command })] }, { content: "It ran." });
-  await page.type("textarea", "Run it.");
+  await type(page, "textarea", "Run it.");
   await press(page, "Send");
   await seen(page, ".call.running[open] [aria-label='Output so far']", "early");
   await assertAccessible(page, "live");
   await server.write("go", "");
   await seen(page, ".end", "2 calls");
-  await page.click(".call summary");
+  await click(page, ".call summary");
   await seen(page, ".call pre", "late");
 });
 
@@ -128,7 +136,7 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   const { page } = open;
   const run = (command: string) => ({ tool_calls: [toolCall("shell", { command })] });
   server.replies.push(run("echo one >> log"), { content: "First done." });
-  await page.type("textarea", "Run it.");
+  await type(page, "textarea", "Run it.");
   await page.keyboard.press("Enter");
   await seen(page, ".approval .approval-title", "Run shell?");
   await seen(page, ".approval pre", '"command": "echo one >> log"');
@@ -147,23 +155,23 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   assertEquals(await texts(".approval", page), []);
 
   server.replies.push(run("echo two >> log"), { content: "Second done." });
-  await page.type("textarea", "Again.");
+  await type(page, "textarea", "Again.");
   await page.keyboard.press("Enter");
   await page.waitForSelector(".approval input");
-  await page.type(".approval input", "Not that one.");
+  await type(page, ".approval input", "Not that one.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "Second done.");
   await seen(page, ".call.failed .state", "denied");
 
   server.replies.push(run("cat log"), run("cat log"), { content: "Third done." });
-  await page.type("textarea", "Look.");
+  await type(page, "textarea", "Look.");
   await page.keyboard.press("Enter");
   await seen(page, ".approval pre", "cat log");
   await press(page, "Allow for session");
   await seen(page, ".reply", "Third done.");
 
   server.replies.push(run("echo three >> log"), { content: "Fourth done." });
-  await page.type("textarea", "Once more.");
+  await type(page, "textarea", "Once more.");
   await page.keyboard.press("Enter");
   await seen(page, ".approval pre", "echo three");
   await open.reload();
@@ -207,7 +215,7 @@ Deno.test("page: an edit is displayed as a diff before its approval and afterwar
     "+\tNote seven\\u{202e}.\n",
     ...[8, 9, 10].map((note) => ` Note ${note}.\n`),
   ];
-  await page.type("textarea", "Edit it.");
+  await type(page, "textarea", "Edit it.");
   await page.keyboard.press("Enter");
   await seen(page, ".approval .approval-title", "Run edit_file?");
   await seen(page, ".approval .diff p", "notes.txt: 1 line added, 1 removed");
@@ -236,17 +244,17 @@ Deno.test("page: the skip link moves the focus to the content, and unknown sessi
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   assertEquals(await page.evaluate(() => document.activeElement?.id), "main");
-  await page.type("textarea", "One line");
+  await type(page, "textarea", "One line");
   await page.keyboard.down("Shift");
   await page.keyboard.press("Enter");
   await page.keyboard.up("Shift");
   await page.keyboard.type("another.");
   assertEquals(await page.$eval("textarea", ({ value }) => value), "One line\nanother.");
-  await page.click(".settings summary");
-  await page.type("#model", "scripted");
+  await click(page, ".settings summary");
+  await type(page, "#model", "scripted");
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#model")!.value = "");
-  await page.click(".limits summary");
-  await page.type(".limits label:last-child input", "1");
+  await click(page, ".limits summary");
+  await type(page, ".limits label:last-child input", "1");
   await page.focus("textarea");
   await page.keyboard.press("Enter");
   await seen(page, ".error", "Cannot enforce the budget maxUsd");
@@ -263,10 +271,10 @@ Deno.test("page: a turn is steered, stopped and continued", async () => {
   server.replies.push({ tool_calls: [toolCall("read_file", { path: "notes.txt" })] }, {
     content: "As you wish.",
   });
-  await page.type("textarea", "Read the notes.");
+  await type(page, "textarea", "Read the notes.");
   await press(page, "Send");
   await seen(page, "button", "Stop");
-  await page.type("textarea", "Be brief.");
+  await type(page, "textarea", "Be brief.");
   await press(page, "Steer");
   await page.waitForFunction(() => document.querySelector("textarea")?.value === "");
   go();
@@ -275,7 +283,7 @@ Deno.test("page: a turn is steered, stopped and continued", async () => {
 
   const { go: goOn } = server.hold(1);
   server.replies.push({ content: "This is never read." }, { content: "It was continued." });
-  await page.type("textarea", "Continue.");
+  await type(page, "textarea", "Continue.");
   await press(page, "Send");
   await seen(page, "button", "Stop");
   await page.keyboard.press("Escape");
@@ -291,15 +299,15 @@ Deno.test("page: a turn's limits are sent, enforced and reported", async () => {
   const { page } = open;
   const read = { tool_calls: [toolCall("read_file", { path: "notes.txt" })] };
   server.replies.push(read, read, { content: "Done." });
-  await page.click(".settings summary");
-  await page.type("#instructions", "You are brief.");
-  await page.click(".limits summary");
-  await page.type(".limits input", "1");
-  await page.type("textarea", "Read the notes twice.");
+  await click(page, ".settings summary");
+  await type(page, "#instructions", "You are brief.");
+  await click(page, ".limits summary");
+  await type(page, ".limits input", "1");
+  await type(page, "textarea", "Read the notes twice.");
   await assertAccessible(page, "limits");
   await press(page, "Send");
   await seen(page, ".end .reason", "maxSteps is 1");
-  await page.click(".instructions summary");
+  await click(page, ".instructions summary");
   await seen(page, ".instructions pre", "You are brief.");
 });
 
@@ -331,7 +339,7 @@ Deno.test("page: files are attached by selection and drop, and removed", async (
   await assertAccessible(page, "files");
   await press(page, "Remove word.wav");
   await press(page, "Remove data.bin");
-  await page.type("textarea", "What are these?");
+  await type(page, "textarea", "What are these?");
   await press(page, "Send");
   await seen(page, ".end", "1 call");
   const { sessions: [{ id }] } = await (await server.ask("/tare/v1/sessions")).json();
@@ -350,14 +358,14 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   server.replies.push({ content: "one two three four five six seven eight nine ten" }, {
     content: "It continued.",
   }, { content: "Yes." });
-  await page.type("textarea", "Count.");
+  await type(page, "textarea", "Count.");
   await press(page, "Send");
   await seen(page, ".reply", "one");
   await server.kill();
   await seen(page, ".error", /broke|reach/i);
   await assertAccessible(page, "unreachable");
   // A message sent meanwhile is retained and acts once.
-  await page.type("textarea", "Are you there?");
+  await type(page, "textarea", "Are you there?");
   await press(page, "Steer");
   await seen(page, ".unsent", "Message not sent: Are you there?");
   go();
@@ -378,15 +386,15 @@ Deno.test("page: a key is requested, refused if wrong, stored, and requested aga
   const { page } = open;
   await seen(page, "label", "Your key");
   await assertAccessible(page, "lock");
-  await page.type("#key", "wrong – token");
+  await type(page, "#key", "wrong – token");
   await page.keyboard.press("Enter");
   await seen(page, "[role=alert]", "Invalid or removed key.");
   await assertAccessible(page, "refused");
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#key")!.select());
-  await page.type("#key", "correct-horse");
+  await type(page, "#key", "correct-horse");
   await page.keyboard.press("Enter");
   await seen(page, "h1", "New session");
-  await page.type("textarea", "Hello.");
+  await type(page, "textarea", "Hello.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "No scripted reply.");
   await open.reload();
@@ -414,10 +422,10 @@ Deno.test("page: a user with a key sees only their sessions and that their budge
   const { page } = open;
   await seen(page, ".signed-in", "Signed in as alice · $0 of $0.0001 today");
   await seen(page, ".sessions .empty", "No sessions yet.");
-  await page.type("textarea", "Hello.");
+  await type(page, "textarea", "Hello.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "No scripted reply.");
-  await page.type("textarea", "And now?");
+  await type(page, "textarea", "And now?");
   await page.keyboard.press("Enter");
   await seen(page, ".signed-in strong", "This key’s budget for today is used up");
   await seen(page, ".unsent, .error", /key alice has spent its budget/);
@@ -438,11 +446,11 @@ Deno.test("page: a session that another client uses is followed and found by its
   await seen(page, "h1", "The notes");
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
   await seen(page, ".message", "From elsewhere.");
-  await page.type("#find", "else");
+  await type(page, "#find", "else");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
   assertEquals(await texts(".sessions .title", page), ["Something else"]);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
-  await page.type("#find", "nowhere");
+  await type(page, "#find", "nowhere");
   await seen(page, ".sessions .empty", "No titles match.");
 });
 
@@ -483,10 +491,10 @@ Deno.test("page: file changes of a turn are undone, redone, and undone with a fo
     { tool_calls: [toolCall("write_file", { path: "new.txt", content: "new" })] },
     { content: "Written." },
   );
-  await page.type("textarea", "Write it.");
+  await type(page, "textarea", "Write it.");
   await page.keyboard.press("Enter");
   await seen(page, ".changes summary", "1 file changed by a turn");
-  await page.click(".changes summary");
+  await click(page, ".changes summary");
   await seen(page, ".changes li", "created new.txt");
   await assertAccessible(page, "changes");
   const button = (text: string) => page.locator(`.changes ::-p-text(${text})`).click();

@@ -1,7 +1,15 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
-import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import {
+  assertAccessible,
+  click,
+  openPage,
+  press,
+  seen,
+  startBrowser,
+  type,
+} from "./browser_fixture_test.ts";
 import { startPageServer } from "./server_fixture_test.ts";
 
 let browser: Browser;
@@ -22,7 +30,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
 }
 
 async function say(page: Page, text: string, answer: string): Promise<void> {
-  await page.type("textarea", text);
+  await type(page, "textarea", text);
   await page.keyboard.press("Enter");
   await seen(page, ".reply", answer);
   await seen(page, ".end", "1 call");
@@ -100,7 +108,7 @@ Deno.test("page: a session is renamed, forked and deleted by keyboard, after a c
   await page.keyboard.press("Enter");
   await seen(page, "h1", "New session");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
-  await page.click(".sessions a");
+  await click(page, ".sessions a");
   await seen(page, ".reply", "One.");
   assertEquals(page.url(), before);
 });
@@ -113,7 +121,7 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   const { page } = open;
   server.replies.push({ content: "One." }, { content: "Two." }, { content: "Three." }, { content: "Four." });
   await say(page, "First words.", "One.");
-  await page.type("textarea", "Second wrods.");
+  await type(page, "textarea", "Second wrods.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "Two.");
   await seen(page, ".retry", "Edit the last message");
@@ -146,7 +154,7 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   server.replies.push({ tool_calls: [toolCall("shell", { command: "echo one >> log" })] }, {
     content: "Five.",
   });
-  await page.type("textarea", "Run it.");
+  await type(page, "textarea", "Run it.");
   await page.keyboard.press("Enter");
   await seen(page, ".approval .approval-title", "Run shell?");
   const asking = page.url();
@@ -155,7 +163,7 @@ Deno.test("page: editing or retrying the last message forks the session and leav
   assertEquals(await texts(".approval", page), []);
   await page.goto(asking);
   await page.waitForSelector(".call summary");
-  await page.click(".call summary");
+  await click(page, ".call summary");
   await seen(page, ".call[open] pre", "Cannot run shell");
   assertEquals(await texts(".approval", page), []);
   await Deno.remove(rules);
@@ -171,7 +179,7 @@ Deno.test("page: an edit is refused if another client has added a message", asyn
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
   await seen(page, ".message", "From elsewhere.");
-  await page.type("textarea", " More.");
+  await type(page, "textarea", " More.");
   await page.keyboard.press("Enter");
   await seen(page, ".error", "a newer message was added meanwhile");
   assertEquals(await page.$eval("textarea", ({ value }) => value), "First words. More.");
@@ -190,7 +198,7 @@ Deno.test("page: an exported session is one file that a browser displays without
         "| a | b |\n|---|---|\n| 1 | 2 |\n\n- one\n- two\n\nSee https://example.com/.",
     },
   );
-  await page.type("textarea", "Change note <7>, please.");
+  await type(page, "textarea", "Change note <7>, please.");
   await page.keyboard.press("Enter");
   await seen(page, ".end", "2 calls");
   const folder = await Deno.makeTempDir();
@@ -240,7 +248,7 @@ Deno.test("page: workspace files are completed after @ by keyboard or click", as
   await server.write("nota bene.md", "");
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await page.type("textarea", "Read @not");
+  await type(page, "textarea", "Read @not");
   await seen(page, ".completions [aria-selected=true]", "notes.txt");
   assertEquals(await texts(".completions li", page), ["notes.txt", "nota bene.md"]);
   await assertAccessible(page, "offer");
@@ -261,7 +269,7 @@ Deno.test("page: workspace files are completed after @ by keyboard or click", as
   await page.waitForFunction(() => !document.querySelector(".completions"));
   await page.keyboard.type("a");
   await page.waitForFunction(() => document.querySelectorAll(".completions li").length === 1);
-  await page.locator(".completions li").click();
+  await click(page, ".completions li");
   await page.waitForFunction(() =>
     document.querySelector("textarea")?.value === "Read @notes.txt and a@not @nota bene.md "
   );
@@ -298,7 +306,7 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
     /Cannot attach larger\.bin: .* MB encoded\. Attach at most 9\.5 MB\./,
   );
   await press(page, "Remove large.bin");
-  await page.type("textarea", "What are these?");
+  await type(page, "textarea", "What are these?");
   await page.keyboard.press("Enter");
   await seen(page, ".end", "1 call");
   const sizes = await page.$$eval(
@@ -308,7 +316,7 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
   assertEquals(sizes, [[2_000, 1_000], [40, 20]]);
   await press(page, "Edit the last message");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
-  await page.type("textarea", " Answer.");
+  await type(page, "textarea", " Answer.");
   await page.keyboard.press("Enter");
   await seen(page, ".message", "What are these? Answer.");
   assertEquals((await page.$$(".message img")).length, 2);
@@ -326,7 +334,7 @@ Deno.test("page: the model's plan is displayed next to the chat, live and after 
     { tool_calls: [toolCall("update_plan", { done: 3 })] },
     { content: "All done." },
   );
-  await page.type("textarea", "Mend it.");
+  await type(page, "textarea", "Mend it.");
   await page.keyboard.press("Enter");
   await seen(page, ".plan summary", "Plan: 1 of 3 steps done");
   await seen(page, ".plan [aria-current=step]", "Mend");
@@ -336,7 +344,7 @@ Deno.test("page: the model's plan is displayed next to the chat, live and after 
   await open.reload();
   await seen(page, ".plan summary", "Plan: 1 of 3 steps done");
   assertEquals(await texts(".plan li", page), ["Look, done", "Mend", "Check"]);
-  await page.type("textarea", "Continue.");
+  await type(page, "textarea", "Continue.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "All done.");
   await seen(page, ".plan summary", "Plan: 3 steps done");
@@ -353,7 +361,7 @@ Deno.test("page: a code block is copied with a confirmation", async () => {
   ]);
   server.replies.push({ content: "```ts\nconst a = 1;\n```" });
   await say(page, "Write it.", "const a = 1;");
-  await page.click(".code button");
+  await click(page, ".code button");
   await seen(page, ".code button", "Copied");
   assertEquals(await page.evaluate(() => navigator.clipboard.readText()), "const a = 1;");
 });
@@ -362,8 +370,8 @@ Deno.test("page: model and effort are selected from those supported and displaye
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await page.click(".settings summary");
-  await page.type("#effort", "low");
+  await click(page, ".settings summary");
+  await type(page, "#effort", "low");
   await assertAccessible(page, "new, settings");
   server.replies.push({ content: "One." }, { content: "Two." });
   await say(page, "First words.", "One.");
@@ -419,7 +427,7 @@ Deno.test("page: a code mode program is displayed unescaped with its calls and a
     'print("Counted.");',
   ].join("\n");
   server.replies.push({ tool_calls: [toolCall("run_program", { code })] }, { content: "Done." });
-  await page.type("textarea", "Count the notes.");
+  await type(page, "textarea", "Count the notes.");
   await page.keyboard.press("Enter");
   await seen(page, ".approval .approval-title", "Run write_file?");
   await seen(page, ".approval .diff p", "count.txt");
@@ -428,7 +436,7 @@ Deno.test("page: a code mode program is displayed unescaped with its calls and a
   await seen(page, ".reply", "Done.");
   assertEquals(await texts(".call .name", page), ["run_program", "read_file", "write_file"]);
   assertEquals(await texts(".call.nested .name", page), ["read_file", "write_file"]);
-  await page.click(".call:not(.nested) summary");
+  await click(page, ".call:not(.nested) summary");
   await seen(page, ".call[open] pre", code);
   await seen(page, ".call[open] p", "2 calls, 0 failed");
   await assertAccessible(page, "program");

@@ -2,7 +2,15 @@ import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
-import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import {
+  assertAccessible,
+  click,
+  openPage,
+  press,
+  seen,
+  startBrowser,
+  type,
+} from "./browser_fixture_test.ts";
 import { longHistory, startPageServer } from "./server_fixture_test.ts";
 
 let browser: Browser;
@@ -87,7 +95,7 @@ Deno.test("page: hostile text has no effect in any view", async () => {
     },
     { content: HOSTILE },
   );
-  await page.type("textarea", HOSTILE.replaceAll("\0", ""));
+  await type(page, "textarea", HOSTILE.replaceAll("\0", ""));
   await press(page, "Send");
   await seen(page, ".end", "2 calls");
   assertEquals(await foreignElements(page), []);
@@ -115,9 +123,9 @@ Deno.test("page: a line of a megabyte is displayed in portions", async () => {
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
   await seen(page, ".message button", "4,000 of 1,048,576 characters");
-  await page.click(".message button");
+  await click(page, ".message button");
   await seen(page, ".message button", "64,000 of 1,048,576 characters");
-  await page.click(".call summary");
+  await click(page, ".call summary");
   const lengths = await page.$$eval(".log pre", (all) => all.map(({ textContent }) => textContent!.length));
   assertEquals(lengths, [64_000, 4_000, 4_000, 4_000]);
 });

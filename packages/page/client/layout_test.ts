@@ -3,7 +3,16 @@ import type { CallReport } from "@tare/session/internal/report";
 import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
 import type { SpendReport } from "../../server/client.ts";
-import { assertAccessible, openPage, press, seen, startBrowser } from "./browser_fixture_test.ts";
+import {
+  assertAccessible,
+  click,
+  holdFirst,
+  openPage,
+  press,
+  seen,
+  startBrowser,
+  type,
+} from "./browser_fixture_test.ts";
 import { longHistory, type PageServer, startPageServer } from "./server_fixture_test.ts";
 import { workOnDays } from "./work_fixture_test.ts";
 
@@ -27,7 +36,7 @@ async function approvalRules(): Promise<string> {
 }
 
 async function send(page: Page, text: string): Promise<void> {
-  await page.type("textarea", text);
+  await type(page, "textarea", text);
   await page.keyboard.press("Enter");
 }
 
@@ -139,7 +148,7 @@ Deno.test("charts: each day's cost is stacked by cause or agent next to its base
     "Baseline (estimated cost without Tare)",
   ]);
   await assertAccessible(page, "overview-days");
-  await page.click(".misses summary");
+  await click(page, ".misses summary");
   await seen(page, "[aria-label='Causes of cache misses'] tbody tr", "expired");
   assertEquals(await scrolling(page), []);
   await page.focus("[role=slider]");
@@ -331,7 +340,7 @@ Deno.test("faults: the log ends at its end after a turn that changed files, and 
     return scrollHeight > clientHeight && scrollHeight - scrollTop - clientHeight < 1;
   };
   await page.waitForFunction(isAtEnd);
-  await page.click(".changes summary");
+  await click(page, ".changes summary");
   await page.waitForFunction(isAtEnd);
 });
 
@@ -425,12 +434,33 @@ Deno.test("home: displays folder, model, what the agent may do, and three exampl
     await assertAccessible(page, `home-${args.length}`);
     const examples = await texts(page, ".examples button");
     assertEquals(examples.length, 3);
-    await page.click(".examples li:nth-child(2) button");
+    await click(page, ".examples li:nth-child(2) button");
     await page.waitForFunction((text) => document.querySelector("textarea")?.value === text, {}, examples[1]);
     await page.keyboard.press("Enter");
     await seen(page, ".message", examples[1]!);
   }
   await Deno.remove(rules);
+});
+
+Deno.test("home: nothing moves when the agent's facts arrive late", async () => {
+  await using server = await startPageServer();
+  await using open = await openPage(browser, server.at());
+  const { page } = open;
+  await page.evaluateOnNewDocument(holdFirst, "/tare/v1/agent");
+  await page.evaluateOnNewDocument(() => {
+    const shifts: number[] = [];
+    new PerformanceObserver((list) => {
+      for (const shift of list.getEntries()) shifts.push((shift as unknown as { value: number }).value);
+    }).observe({ type: "layout-shift", buffered: true });
+    Object.assign(window, { shifts });
+  });
+  await open.reload();
+  await page.waitForFunction(() => "letGo" in window);
+  await page.screenshot();
+  await page.evaluate(() => void (window as unknown as { letGo(): Promise<void> }).letGo());
+  await seen(page, ".agent-facts", "Folder");
+  await page.screenshot();
+  assertEquals(await page.evaluate(() => (window as unknown as { shifts: number[] }).shifts), []);
 });
 
 Deno.test("home: sessions are grouped by day, with their time", async () => {

@@ -4,11 +4,14 @@ import { toolCall } from "@tare/simulator";
 import type { Browser, Page } from "puppeteer-core";
 import {
   assertAccessible,
+  click,
+  holdFirst,
   openPage,
   press,
   SCREENSHOTS,
   seen,
   startBrowser,
+  type,
 } from "./browser_fixture_test.ts";
 import { type PageServer, startPageServer } from "./server_fixture_test.ts";
 
@@ -246,7 +249,7 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   await using open = await openPage(browser, server.at());
   const { page } = open;
   await seen(page, ".sessions h2", "Gateway sessions");
-  await page.click(".sessions h2 + section a");
+  await click(page, ".sessions h2 + section a");
   await seen(page, ".totals dd", "2");
   const { sessions: [session] } = await (await server.ask("/tare/v1/sessions?kind=gateway")).json();
   const prompt = `${count(session.promptTokens)}${
@@ -255,29 +258,29 @@ Deno.test("page: a gateway session has the cost and prompt views", async () => {
   assertEquals((await texts(page, ".totals dd")).slice(0, 2), [count(session.calls), prompt]);
   await assertAccessible(page, "gateway");
   for (const title of ["Hello there, you", "Hello there, friend"]) {
-    await page.click(".actions .row button");
+    await click(page, ".actions .row button");
     await page.waitForSelector("#new-title");
     await page.evaluate(() => document.querySelector<HTMLInputElement>("#new-title")!.select());
-    await page.type("#new-title", title);
+    await type(page, "#new-title", title);
     await page.keyboard.press("Enter");
     await seen(page, ".sessions .title", title);
     await seen(page, "h1", title);
   }
-  await page.click(".tabs a:last-child");
+  await click(page, ".tabs a:last-child");
   await seen(page, ".totals dt", "Current prompt");
   const { tokens, total } = await (await server.ask(`/tare/v1/sessions/${session.id}/prompt`)).json();
   const cellsOf = await texts(page, ".totals dd");
   assertEquals([cellsOf[0], cellsOf[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);
-  await page.type("#find", "HELLO there");
+  await type(page, "#find", "HELLO there");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
-  await page.type("#find", "scripted");
+  await type(page, "#find", "scripted");
   await seen(page, ".sessions .empty", "No titles match.");
   assertEquals(await texts(page, ".sessions li"), []);
   await page.setOfflineMode(true);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
-  await page.type("#find", "hello");
+  await type(page, "#find", "hello");
   await page.waitForSelector(".sessions .error");
 });
 
@@ -345,26 +348,3 @@ Deno.test("page: a late report never replaces a newer one", async () => {
   const visible = await page.evaluate(() => (window as unknown as { visible: number[] }).visible);
   assertEquals(visible.filter((count) => count < 2), []);
 });
-
-function holdFirst(path: string): void {
-  const fetched = globalThis.fetch;
-  let wanted = 1;
-  let over = () => {};
-  globalThis.fetch = async (...args) => {
-    const [at] = args;
-    const isHeld = new URL(at instanceof Request ? at.url : at, location.href).pathname === path &&
-      wanted-- > 0;
-    const answer = await fetched(...args);
-    if (isHeld) {
-      await new Promise<void>((resolve) =>
-        Object.assign(globalThis, {
-          letGo() {
-            resolve();
-            return new Promise<void>((resolve) => over = resolve);
-          },
-        })
-      );
-    } else over();
-    return answer;
-  };
-}

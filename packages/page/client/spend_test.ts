@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { MissesReport, SessionSpend, SpendReport } from "../../server/client.ts";
 import type { Browser, Page } from "puppeteer-core";
-import { assertAccessible, openPage, seen, startBrowser } from "./browser_fixture_test.ts";
+import { assertAccessible, click, openPage, seen, startBrowser } from "./browser_fixture_test.ts";
 import { startPageServer } from "./server_fixture_test.ts";
 import { RESULTS, TOOLS, USER, workOnDays } from "./work_fixture_test.ts";
 
@@ -62,7 +62,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   await assertAccessible(page, "spend");
 
   // Not part of the counted clicks.
-  await page.locator(".misses summary").click();
+  await click(page, ".misses summary");
   await seen(page, "[aria-label='Causes of cache misses'] tbody tr:first-child th", "expired");
   const { misses }: MissesReport = await json(`/tare/v1/misses?${query}`);
   const found = await cells(page, "Causes of cache misses");

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { toolCall } from "@tare/simulator";
 import type { Browser } from "puppeteer-core";
-import { assertAccessible, openPage, seen, startBrowser } from "./browser_fixture_test.ts";
+import { assertAccessible, click, openPage, seen, startBrowser, type } from "./browser_fixture_test.ts";
 import { startPageServer } from "./server_fixture_test.ts";
 
 let browser: Browser;
@@ -19,14 +19,14 @@ Deno.test("page: subagents are listed after their session and linked from their 
     { content: "There are 400." },
     { content: "Done." },
   );
-  await page.type("textarea", "How many notes are there?");
+  await type(page, "textarea", "How many notes are there?");
   await page.keyboard.press("Enter");
   await seen(page, ".end", "3 calls");
   await seen(page, ".sessions .subagent .title", "Count the notes.");
   const titles = await page.$$eval(".sessions .title", (all) => all.map(({ textContent }) => textContent));
   assertEquals(titles, ["How many notes are there?", "Count the notes."]);
-  await page.click(".call summary");
-  await page.click(".call[open] a");
+  await click(page, ".call summary");
+  await click(page, ".call[open] a");
   await seen(page, "h1", "Count the notes.");
   await seen(page, ".reply", "There are 400.");
   await assertAccessible(page, "helper");

@@ -12,7 +12,7 @@ import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
 import type { Sending } from "./conversation.ts";
 
-/** The server's agent; undefined until it is read, and if reading fails. Then an agent is assumed. */
+/** The server's agent; undefined if it cannot be read. Then an agent is assumed. */
 export type ServersAgent = ResponseOf<"GET /agent"> | undefined;
 
 const EXAMPLES = [
