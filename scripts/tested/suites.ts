@@ -15,15 +15,13 @@ export interface Suite {
   /** Commands for tests that `deno task test` skips without optional programs. */
   readonly rest?: Commands;
   readonly needs?: readonly NEEDS.Need[];
-  /** Whether the tests count for coverage, which takes 50 % more processor time. */
+  /** Whether the tests count for coverage, which takes two to three times the processor time. */
   readonly covers?: true;
   readonly omitted?: string;
 }
 
-const CASES = "4";
-
-/** Fixed seed, so that results are reproducible. `TARE_TEST_CASES=10 deno task test` draws others. */
-const SEED = "2";
+/** With a fixed seed, so that results are reproducible. `TARE_TEST_CASES=10 deno task test` draws others. */
+const MORE_CASES = { TARE_TEST_CASES: "4", TARE_TEST_SEED: "2" };
 
 /** Lock file with the dependencies of tests: a start installs all of `deno.lock`. */
 export const LOCK = "--lock=tests/deno.lock";
@@ -61,9 +59,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     commands: async () => {
       const files = await filesWith(/^import .* from ".*\/cases\.ts";$/m);
       const tests = files.filter((path) => path.endsWith("_test.ts"));
-      return [{ ...workspaceTests(...tests), env: { TARE_TEST_CASES: CASES, TARE_TEST_SEED: SEED } }];
+      return [{ ...workspaceTests(...tests), env: MORE_CASES }];
     },
   },
+  sessions: { commands: () => [{ ...workspaceTests("tests/sessions"), env: MORE_CASES }] },
   processes: { commands: () => [workspaceTests("tests/processes", "tests/telemetry")], covers: true },
   crash: { commands: () => [workspaceTests("tests/crash")] },
   attack: { commands: () => [workspaceTests("tests/attack")], covers: true },
@@ -78,7 +77,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     commands: () => [testsBy("tests/apart", "tests/apart/cluster", "--doc", "--parallel")],
     covers: true,
   },
-  page: { commands: () => [testsBy("packages/page/client", "packages/page/client")], covers: true },
+  page: {
+    commands: () => [testsBy("packages/page/client", "packages/page/client", "--parallel")],
+    covers: true,
+  },
   acp: { commands: () => [testsBy("packages/cli/acp", "packages/cli/acp")], covers: true },
   peers: { commands: () => [testsBy("tests/apart", "tests/apart/peers")] },
   runtimes: {

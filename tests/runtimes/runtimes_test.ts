@@ -15,10 +15,15 @@ const BY_AJV = "compactTool() compiles if the full schema does, and allows every
 const folder = await Deno.makeTempDir();
 globalThis.addEventListener("unload", () => Deno.removeSync(folder, { recursive: true }));
 
+/** Later versions of Node, which differ less from the oldest than other runtimes: they run no package's tests. */
+const LATER = ["node24", "node26"];
+
+const TESTED = RUNTIMES.filter(({ name }) => !LATER.includes(name));
+
 /** Runs tests on every runtime, two at a time. */
 async function runEverywhere(bundled: string): Promise<ReadonlyMap<string, SuiteResult>> {
   const results = new Map<string, SuiteResult>();
-  const waiting = [DENO, ...RUNTIMES];
+  const waiting = [DENO, ...TESTED];
   const lane = async () => {
     for (let one = waiting.shift(); one; one = waiting.shift()) {
       results.set(one.name, await runSuite(one, bundled));
@@ -35,7 +40,7 @@ for (const name of PURE) {
     const onDeno = results.get(DENO.name)!;
     assert(onDeno.passed.length > 10);
     assertEquals(onDeno.failed, []);
-    for (const { name: runtime } of RUNTIMES) {
+    for (const { name: runtime } of TESTED) {
       await t.step(runtime, () => {
         const { passed, failed } = results.get(runtime)!;
         const allowed = ({ name }: { readonly name: string }) => runtime === "workerd" && name === BY_AJV;

@@ -1,9 +1,9 @@
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
-import fc, { cases } from "../../tests/cases.ts";
+import fc, { cases } from "../cases.ts";
 import { memoryStore } from "@tare/session/sqlite";
 import type { JsonRecord } from "@tare/wire";
-import { chatStep, type Json, longResult } from "./agents_fixture_test.ts";
-import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";
+import { chatStep, type Json, longResult } from "../../packages/gateway/agents_fixture_test.ts";
+import { call, completion, gatewayed, post, READ } from "../../packages/gateway/fixture_test.ts";
 import {
   conversation,
   MANNERS,
@@ -11,8 +11,8 @@ import {
   played,
   type SentRequest,
   whole,
-} from "./sessions/conversations_fixture_test.ts";
-import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
+} from "../../packages/gateway/sessions/conversations_fixture_test.ts";
+import { type Dialect, DIALECTS } from "../../packages/gateway/sessions/dialects_fixture_test.ts";
 
 /** Changes by a client to content that it sends back, in one request. */
 interface Spelling {

@@ -1,6 +1,6 @@
 import { assertEquals, assertGreaterOrEqual } from "@std/assert";
-import { CACHING, measureForks } from "./forks.ts";
-import { CASE_FACTOR } from "./cases.ts";
+import { CACHING, measureForks } from "../forks.ts";
+import { CASE_FACTOR } from "../cases.ts";
 
 /** Turns of each session: with four, all providers' prompts are rewritten; with two, most. */
 const TURNS = CASE_FACTOR > 1 ? 4 : 2;

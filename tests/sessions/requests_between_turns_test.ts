@@ -4,16 +4,16 @@ import type { CallReport } from "@tare/session/internal/report";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { JsonRecord } from "@tare/wire";
-import fc, { cases } from "../../tests/cases.ts";
-import { type Json, SUMMARIZE } from "./agents_fixture_test.ts";
-import { OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
+import fc, { cases } from "../cases.ts";
+import { type Json, SUMMARIZE } from "../../packages/gateway/agents_fixture_test.ts";
+import { OPTIONS, post, UPSTREAM } from "../../packages/gateway/fixture_test.ts";
 import {
   conversation,
   type Manner,
   MANNERS,
   type SentRequest,
-} from "./sessions/conversations_fixture_test.ts";
-import { type Dialect, DIALECTS, type Reply } from "./sessions/dialects_fixture_test.ts";
+} from "../../packages/gateway/sessions/conversations_fixture_test.ts";
+import { type Dialect, DIALECTS, type Reply } from "../../packages/gateway/sessions/dialects_fixture_test.ts";
 
 const TITLE_RULES = "You are a title generator. You output ONLY a thread title, in at most 50 characters.";
 const TITLE = "Four constants of the folder";

@@ -13,11 +13,16 @@ import {
   codexStep,
   type Json,
   longResult,
-} from "./agents_fixture_test.ts";
-import { completion, gatewayed, OPTIONS, post } from "./fixture_test.ts";
-import { play, type SentRequest, type Step, turn } from "./sessions/conversations_fixture_test.ts";
-import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
-import { responsesUpstream } from "./responses_fixture_test.ts";
+} from "../../packages/gateway/agents_fixture_test.ts";
+import { completion, gatewayed, OPTIONS, post } from "../../packages/gateway/fixture_test.ts";
+import {
+  play,
+  type SentRequest,
+  type Step,
+  turn,
+} from "../../packages/gateway/sessions/conversations_fixture_test.ts";
+import { type Dialect, DIALECTS } from "../../packages/gateway/sessions/dialects_fixture_test.ts";
+import { responsesUpstream } from "../../packages/gateway/responses_fixture_test.ts";
 
 const blockAt = (at: number) =>
   `<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nIt is minute ${at}.\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>`;

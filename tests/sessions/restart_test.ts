@@ -1,8 +1,8 @@
 import { assert, assertMatch } from "@std/assert";
-import fc, { cases } from "../../../tests/cases.ts";
+import fc, { cases } from "../cases.ts";
 import type { Store } from "@tare/session";
 import { memoryStore } from "@tare/session/sqlite";
-import { sharedMemory } from "../../../tests/shared_memory.ts";
+import { sharedMemory } from "../shared_memory.ts";
 import { openStore } from "@tare/session/sqlite";
 import {
   assertSame,
@@ -11,8 +11,8 @@ import {
   type Played,
   played,
   whole,
-} from "./conversations_fixture_test.ts";
-import { DIALECTS } from "./dialects_fixture_test.ts";
+} from "../../packages/gateway/sessions/conversations_fixture_test.ts";
+import { DIALECTS } from "../../packages/gateway/sessions/dialects_fixture_test.ts";
 
 for (const dialect of DIALECTS) {
   for (const [at, manner] of MANNERS.entries()) {
