@@ -13,6 +13,7 @@ import {
   plannerSession,
   profileNamed,
   type PromptSessionOptions,
+  PromptTooLong,
   type SessionView,
   type Summarize,
 } from "@tare/planner";
@@ -373,4 +374,89 @@ Deno.test("plannerSession() evicts even unseen results from a full window", asyn
   const { result, archive } = await visible(WINDOW);
   const ref = /ref ([0-9a-f]{16})\]$/.exec(result)?.[1] ?? "";
   assertEquals([result.startsWith("[elided: read result"), await archive.get(ref)], [true, whole]);
+});
+
+/** Returns a turn whose texts fill the window faster than its results. */
+function wordySteps(length: number): Message[] {
+  return [
+    system,
+    first,
+    ...Array.from({ length }, (_, at): Message[] => [
+      {
+        role: "assistant",
+        content: prose(900, `t${at}`),
+        tool_calls: [{
+          id: `c${at}`,
+          type: "function",
+          function: { name: "read_file", arguments: `{"path":"${at}"}` },
+        }],
+      },
+      { role: "tool", tool_call_id: `c${at}`, content: prose(200, `r${at}`) },
+    ]).flat(),
+  ];
+}
+
+/** Plays growing requests of a turn, and returns the tokens of each prompt, or `refused`. */
+async function promptsOf(
+  options: Pick<PromptSessionOptions, "evict" | "advanced">,
+  compacts = false,
+): Promise<(number | "refused")[]> {
+  const session = plannerSession({
+    profile: profileNamed("anthropic-5m"),
+    archive: memoryArchive(),
+    countTokens,
+    windowTokens: WINDOW,
+    ...options,
+  });
+  const prompts: (number | "refused")[] = [];
+  let from = 0;
+  for (let steps = 1; steps <= 26; steps++) {
+    const all = wordySteps(steps);
+    const messages = [...all.slice(0, 2), ...all.slice(2 + 2 * from)];
+    try {
+      const { promptTokens, predictedCachedTokens } = await session.view({ messages, tools }, {
+        nowMs: steps * 1_000,
+      });
+      session.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 900 });
+      prompts.push(promptTokens);
+    } catch (error) {
+      assert(error instanceof PromptTooLong);
+      prompts.push("refused");
+      if (compacts) from = steps;
+    }
+  }
+  return prompts;
+}
+
+const REFUSED = {
+  advanced: { compaction: { fullFrom: (windowTokens: number) => windowTokens, keepsFront: false } },
+};
+
+Deno.test("view() leaves a window full of texts to a client that compacts when refused", async () => {
+  const prompts = await promptsOf(REFUSED, true);
+  const refused = [...prompts.entries()].flatMap(([at, one]) => one === "refused" ? [at] : []);
+  assertEquals(refused.length, 2);
+  // Between compactions the cached prompt only grows, to almost the whole window.
+  for (const [from, to] of [[0, refused[0]!], [refused[0]! + 1, refused[1]!]]) {
+    const grown = prompts.slice(from, to) as number[];
+    assertEquals(grown, grown.toSorted((a, b) => a - b));
+    assertGreater(grown.at(-1)!, 0.9 * WINDOW);
+  }
+});
+
+Deno.test("view() empties the window of a client that continues after a refusal", async () => {
+  const prompts = await promptsOf(REFUSED);
+  assertEquals(prompts.filter((one) => one === "refused").length, 1);
+  const after = prompts.slice(prompts.indexOf("refused") + 1) as number[];
+  assert(after.length > 5 && after.every((tokens) => tokens <= WINDOW));
+});
+
+Deno.test("view() empties the window of a client that isn't known to compact when refused, and a lossless one", async () => {
+  const early = { fullFrom: (windowTokens: number) => 0.95 * windowTokens, keepsFront: false };
+  for (
+    const options of [{}, { evict: "lossless", ...REFUSED }, { advanced: { compaction: early } }] as const
+  ) {
+    const prompts = await promptsOf(options);
+    assert(prompts.every((one) => one !== "refused" && one <= WINDOW), `${prompts}`);
+  }
 });

@@ -211,13 +211,20 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       };
     }
     ingestion?.settle(state.edits);
-    const request = requestOf(history, call);
-    const relievesWindow = mechanisms.context && !state.reverted;
     // `revert()` may replace `known` meanwhile; the next call is then analyzed again.
     const current = known;
     await inSlices(current.take(history.messages, state.edits));
-    const inspected = current.inspection({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
+    const { length } = history.messages;
+    const { refusedMessages = Infinity, ...fullWindow } = state.fullWindow;
+    // A client that continues after a refusal doesn't compact.
+    const isBeforeRefusal = length < refusedMessages;
+    if (isBeforeRefusal && refusedMessages < Infinity) state = { ...state, fullWindow };
+    const request = requestOf(history, call);
+    const mayRelieve = mechanisms.context && !state.reverted;
+    const mayCompact = mayRelieve && isBeforeRefusal && !options.dryRun;
+    const inspected = current.inspection({ ...request, emptiedTokens: fullWindow.emptiedTokens, mayCompact });
     const first = { ...inspected, ...decide(inspected.situation) };
+    const relievesWindow = mayRelieve && !first.compacts;
     const plan = staysAsItIs(first, { fullWindow: state.fullWindow, relievesWindow })
       ? planAsItIs(first, request, options)
       : await (await import("./edits/rewrite.ts")).rewrite(first, request, {
@@ -228,10 +235,13 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
         writeOut: (edits) => ingestion?.writeOut(edits, canRecall(history, call)) ?? edits,
       });
     current.notePlan(plan);
-    const tooLong = relievesWindow && current.isSureOfWindow(call.model) ? current.tooLong(plan) : undefined;
+    const tooLong = mayRelieve && current.isSureOfWindow(call.model) ? current.tooLong(plan) : undefined;
     const { stopped } = known.account;
     const stopsNow = stopped && !state.isStopReported;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
+    if (tooLong && first.compacts) {
+      state = { ...state, fullWindow: { ...state.fullWindow, refusedMessages: length } };
+    }
     if (plan.summary) {
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
     }

@@ -725,6 +725,42 @@ function fullFromOf(
     Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
 }
 
+/** Returns where the messages begin that a compaction by the client retains, and all tokens that it leaves. */
+function leftByCompaction(
+  habit: CompactionHabit,
+  { messages, frontTokens }: Pick<BaselineRequest, "messages" | "frontTokens">,
+  { fullFrom, scale, countTokens }: Pick<BaselineOptions, "scale" | "countTokens"> & {
+    readonly fullFrom: number;
+  },
+): { readonly from: number; readonly left: number } {
+  const from = tailFrom(messages, habit.retainedChars?.(fullFrom) ?? 0);
+  const tail = messages.slice(from).reduce(
+    (sum, message) => sum + countMessageTokens(message, countTokens),
+    0,
+  );
+  return { from, left: frontTokens + tail + (habit.retainedTokens ?? 0) / scale.perToken };
+}
+
+/**
+ * Returns the tokens of a prompt after the client's compaction, as the provider counts; `undefined` if the client
+ * doesn't compact a prompt of `promptTokens` because it exceeds the window.
+ */
+export function compactedTokensOf(
+  habit: CompactionHabit,
+  request: BaselineRequest,
+  { windowTokens, promptTokens, scale, countTokens }:
+    & Pick<BaselineOptions, "scale" | "countTokens" | "windowTokens">
+    & {
+      readonly promptTokens: number;
+    },
+): number | undefined {
+  const fullFrom = fullFromOf(habit, windowTokens, request);
+  // Only one that compacts when refused may be refused.
+  if (promptTokens > windowTokens && fullFrom < windowTokens) return undefined;
+  const { left } = leftByCompaction(habit, request, { fullFrom, scale, countTokens });
+  return toProvider(left, { deferred: request.deferred, scale });
+}
+
 /** Returns whether a compaction by the client follows one that the baseline has made before. */
 export function compactsAgain({ compacted, isFull = false }: PlannerState): boolean {
   return compacted.tokens !== 0 && isFull;
@@ -1021,8 +1057,7 @@ export function baselineCallOf(
     ? messages.slice(messages.findLastIndex(({ role }) => role === "assistant") + 1)
     : [];
   if (baselineUsage.promptTokens - scale.perToken * tokensOf(answers) <= fullFrom) return stays;
-  const from = tailFrom(messages, habit.retainedChars?.(fullFrom) ?? 0);
-  const left = frontTokens + tokensOf(messages.slice(from)) + (habit.retainedTokens ?? 0) / scale.perToken;
+  const { from, left } = leftByCompaction(habit, request, { fullFrom, scale, countTokens });
   if (left >= tokens) return stays;
   const { resultChars } = habit;
   const compaction = resultChars === undefined ? baselineUsage : writtenLike(

@@ -58,6 +58,7 @@ import {
   type BaselineRequest,
   bookCall,
   type BookCallOptions,
+  compactedTokensOf,
   compactsAgain,
   estimateDeferred,
   forkAccount,
@@ -96,6 +97,8 @@ export interface InspectionRequest
   extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "evictNow"> {
   readonly edits: readonly Edit[];
   readonly emptiedTokens?: number | undefined;
+  /** Whether a full window may be left to the client's own compaction. Default: false. */
+  readonly mayCompact?: boolean | undefined;
 }
 
 export interface InspectionResult {
@@ -310,7 +313,7 @@ export class KnownSession {
   ): InspectionResult {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
-    const { countTokens, lossLimit, dryRun = false } = this.#options;
+    const { countTokens, lossLimit, dryRun = false, compaction, evict } = this.#options;
     const { profile } = this;
     const windowTokens = this.windowOf(request.model);
     const account = this.#account;
@@ -406,6 +409,14 @@ export class KnownSession {
         windowTokens,
         windowUse,
         fullFrom,
+        compactedTokens: full && compaction && request.mayCompact && evict !== "lossless"
+          ? compactedTokensOf(compaction, baseline, {
+            windowTokens,
+            promptTokens: size.atMost,
+            scale,
+            countTokens,
+          })
+          : undefined,
         removals,
         carried: account.carried,
         idleSince: account.idleSince,
@@ -721,13 +732,15 @@ const REMEMBERED_SIZES = 4;
 const SMALLER_SHARE = 0.8;
 
 export function staysAsItIs(
-  { evicted, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: InspectionResult & Decided,
+  { evicted, compacts, wishes, size, situation: { windowUse, fullFrom, windowTokens } }:
+    & InspectionResult
+    & Decided,
   { fullWindow, relievesWindow }: { readonly fullWindow: FullWindow; readonly relievesWindow: boolean },
 ): boolean {
   const isReported =
     fullWindow.isFullReported === (relievesWindow && size.tokens > WINDOW_SHARE * windowTokens);
   return evicted.length + wishes.gone.length + wishes.back.length === 0 && isReported &&
-    windowUse <= fullFrom &&
+    (compacts || windowUse <= fullFrom) &&
     !(relievesWindow && size.atMost > windowTokens);
 }
 

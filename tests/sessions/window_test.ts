@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { type Counter, playWindow } from "./window_sessions.ts";
-import { cases, SEED } from "./cases.ts";
+import { type Counter, playWindow } from "../window_sessions.ts";
+import { cases, SEED } from "../cases.ts";
 
 const SESSIONS = cases(8);
 

@@ -2,10 +2,10 @@ import { assertEquals } from "@std/assert";
 import { contentText, type Message } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
-import { loadData } from "../scripts/savings/load_data.ts";
+import { loadData } from "../../scripts/savings/load_data.ts";
 import { plannerPolicy, play } from "@tare/simulator/economy";
-import { RECORDED } from "./recorded_sessions.ts";
-import { needs, RECORDINGS } from "./needs.ts";
+import { RECORDED } from "../recorded_sessions.ts";
+import { needs, RECORDINGS } from "../needs.ts";
 
 /** Returns the start of the turn before the current one; from there on no step is evicted. */
 function lastTurnButOne(messages: readonly Message[]): number {

@@ -8,7 +8,7 @@ import { promptCost } from "@tare/planner/internal/parts";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { loadTokenizer } from "@tare/tiktoken";
-import { postSession } from "./post_session.ts";
+import { postSession } from "../post_session.ts";
 
 const profile = profileNamed("openai");
 const JOBS = 12;
