@@ -6,24 +6,22 @@ import type { AdvancedSessionOptions } from "./prompt_session.ts";
  */
 export type CompactionHabit = NonNullable<AdvancedSessionOptions["compaction"]>;
 
-/** Assumed compaction of an unknown client: the cheapest known one. */
-export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
-
-/** Keeps the newest messages and summarizes a transcript of the rest; estimates 4 characters per token. */
-const BY_TRANSCRIPT = { resultChars: 2_000, keepsFront: true } as const;
-
 /** Sends the whole prompt, and continues with the user messages and a sealed summary. */
 const SEALED: CompactionHabit = { fullFrom: (windowTokens) => 0.9 * windowTokens, keepsFront: true };
 
 /** Compaction by client name. Observed in windows of 60,000, 100,000 and 200,000 tokens in autumn 2026. */
 const HABITS: Readonly<Record<string, CompactionHabit>> = {
+  // Keeps the newest messages and summarizes a transcript of the rest; estimates 4 characters per token.
   pi: {
-    ...BY_TRANSCRIPT,
+    resultChars: 2_000,
+    keepsFront: true,
     fullFrom: (windowTokens) => windowTokens - 16_384,
     retainedChars: () => 4 * 20_000,
   },
+  // As pi.
   opencode: {
-    ...BY_TRANSCRIPT,
+    resultChars: 2_000,
+    keepsFront: true,
     fullFrom: (windowTokens, replyTokens = Infinity) => windowTokens - Math.min(replyTokens, 32_000),
     isLate: true,
     retainedChars: (fullFrom) => 4 * Math.min(15_000, fullFrom / 4),

@@ -409,10 +409,10 @@ async function promptsOf(
     ...options,
   });
   const prompts: (number | "refused")[] = [];
+  const all = wordySteps(26);
   let from = 0;
   for (let steps = 1; steps <= 26; steps++) {
-    const all = wordySteps(steps);
-    const messages = [...all.slice(0, 2), ...all.slice(2 + 2 * from)];
+    const messages = [...all.slice(0, 2), ...all.slice(2 + 2 * from, 2 + 2 * steps)];
     try {
       const { promptTokens, predictedCachedTokens } = await session.view({ messages, tools }, {
         nowMs: steps * 1_000,

@@ -160,7 +160,7 @@ Deno.test("nextKeepAlive() of a session uses its own calls and prices, and a for
   assertThrows(
     () => talk.ping(0, "exact", 1),
     Error,
-    "Cannot record a keep-alive request: this session has sent nothing yet. Call sent() first.",
+    "Cannot record a keep-alive request: nothing was sent. Call sent() first.",
   );
   assertEquals(talk.session.nextKeepAlive({ ...idle, nowMs: 0 }), undefined);
   let tokens = 0;

@@ -250,11 +250,11 @@ const RECORDED: Readonly<Record<string, readonly string[]>> = {
     "5: 2 compact; price rent 137 price -388; 1754 tokens, model_changed 1754; 1754 of 2142 units",
     "7: 1 compact; price rent 0 price -153; 2002 tokens, tools_changed 1895, new 107; 2002 of 628 units",
     "19: 8 elide; price rent 315 price -144; 1897 tokens, model_changed 1625; 1652 of 1850 units",
-    "35 calls, 36239 units, 9392nfv87w",
+    "35 calls, 36239 units, xfzf7wpcuh",
   ],
   "anthropic-5m, pins and summaries": [
     "20: 3 compact, 6 elide; window rent 0 price 3528; 3455 tokens, own_rewrite 3455; 4319 of 917 units",
-    "31 calls, 23106 units, 1ggilkyuqlc",
+    "31 calls, 23106 units, t0kzt55wrn",
   ],
   "openai, a summary that fails, and crashes": [
     "7: 1 compact, 1 elide; window rent 0 price -158; 1104 tokens, own_rewrite 656; 701 of 511 units",

@@ -248,7 +248,7 @@ export interface SessionView extends History {
   readonly predictedCachedTokens: number;
 }
 
-/** Error for a prompt that exceeds the model's window after everything evictable was evicted. */
+/** Error for a prompt that exceeds the model's window after every eviction that is worth it. */
 export class PromptTooLong extends Error {
   override readonly name = "PromptTooLong";
   /** Estimated tokens of that prompt, as the provider counts. */
@@ -266,7 +266,7 @@ export class PromptTooLong extends Error {
     what: string,
   ) {
     super(
-      `Cannot send the prompt: it has about ${promptTokens} tokens after all evictions, and the model ` +
+      `Cannot send the prompt: it has about ${promptTokens} tokens, and the model ` +
         `reads ${windowTokens} at most. ${what} takes about ${longest.tokens} of them. ${WHAT_TO_DO}.`,
     );
     this.promptTokens = promptTokens;
@@ -276,7 +276,7 @@ export class PromptTooLong extends Error {
 }
 
 const WHAT_TO_DO =
-  "Shorten it, split it, put it in a file that is read piece by piece, or choose a model with " +
+  "Shorten or split it, put it in a file that is read piece by piece, or choose a model with " +
   "a larger window";
 
 /** Cost of one prompt in cost units: the price of one uncached input token is 1. */

@@ -67,11 +67,10 @@ const TRUNCATE_TOKENS = 16_000;
 const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
 
 const STOPPED =
-  "Rewriting has cost this session more than it saved. From now on only a full window changes its prompt.";
+  "Rewriting has cost this session more than it saved. Only a full window now changes its prompt.";
 
-const UNREAD =
-  "The provider reports no cache reads although it should. Prompts are planned as without a cache " +
-  "until it reports a read.";
+const UNREAD = "The provider reports no cache reads although it should. Until it does, prompts are planned " +
+  "without a cache.";
 
 /**
  * Returns a prompt session that applies the mechanisms by the rewrite rule, or when the window is nearly
@@ -97,6 +96,10 @@ export function plannerSession(options: PromptSessionOptions): PlanningSession {
   if (options.state !== undefined) checkState(options.state);
   const { advanced, ...rest } = options;
   return makeSession({ ...advanced, ...rest });
+}
+
+function noView(call: string): Error {
+  return new Error(`Cannot record a ${call}: this session made no view for it. Call view() first.`);
 }
 
 function checkState(state: unknown): void {
@@ -187,7 +190,8 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     if (call.oneShot) return options.dryRun ? unchangedView(history, call) : await inspect(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
-      if (edits.length < state.edits.length) state = { ...state, edits };
+      const { refused, ...fullWindow } = state.fullWindow;
+      if (refused || edits.length < state.edits.length) state = { ...state, edits, fullWindow };
     }
     if (!ingestion && !state.reverted && history.messages.some(isOfCalls)) {
       const { Ingestion } = await import("./ingestion/ingestion.ts");
@@ -214,18 +218,16 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     // `revert()` may replace `known` meanwhile; the next call is then analyzed again.
     const current = known;
     await inSlices(current.take(history.messages, state.edits));
-    const { length } = history.messages;
-    const { refusedMessages = Infinity, ...fullWindow } = state.fullWindow;
-    // A client that continues after a refusal doesn't compact.
-    const isBeforeRefusal = length < refusedMessages;
-    if (isBeforeRefusal && refusedMessages < Infinity) state = { ...state, fullWindow };
     const request = requestOf(history, call);
-    const mayRelieve = mechanisms.context && !state.reverted;
-    const mayCompact = mayRelieve && isBeforeRefusal && !options.dryRun;
-    const inspected = current.inspection({ ...request, emptiedTokens: fullWindow.emptiedTokens, mayCompact });
-    const first = { ...inspected, ...decide(inspected.situation) };
-    const relievesWindow = mayRelieve && !first.compacts;
-    const plan = staysAsItIs(first, { fullWindow: state.fullWindow, relievesWindow })
+    const relieves = mechanisms.context && !state.reverted;
+    const inspected = current.inspection({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
+    const decided = { ...inspected, ...decide(inspected.situation) };
+    const { windowUse, fullFrom } = inspected.situation;
+    const compacts = relieves && windowUse > fullFrom && options.compaction !== undefined &&
+      (await import("./rule/client_compaction.ts")).compactionPays(decided, request, options);
+    const first = compacts ? { ...decided, evicted: [] } : decided;
+    const relievesWindow = relieves && !compacts;
+    const plan = staysAsItIs(first, { fullWindow: state.fullWindow, compacts, relievesWindow })
       ? planAsItIs(first, request, options)
       : await (await import("./edits/rewrite.ts")).rewrite(first, request, {
         ...options,
@@ -235,13 +237,11 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
         writeOut: (edits) => ingestion?.writeOut(edits, canRecall(history, call)) ?? edits,
       });
     current.notePlan(plan);
-    const tooLong = mayRelieve && current.isSureOfWindow(call.model) ? current.tooLong(plan) : undefined;
+    const tooLong = relieves && current.isSureOfWindow(call.model) ? current.tooLong(plan) : undefined;
     const { stopped } = known.account;
     const stopsNow = stopped && !state.isStopReported;
     if (plan.fullWindow !== state.fullWindow) state = { ...state, fullWindow: plan.fullWindow };
-    if (tooLong && first.compacts) {
-      state = { ...state, fullWindow: { ...state.fullWindow, refusedMessages: length } };
-    }
+    if (tooLong && compacts) state = { ...state, fullWindow: { ...state.fullWindow, refused: true } };
     if (plan.summary) {
       state = { ...state, summary: state.summary ? addUsage(state.summary, plan.summary) : plan.summary };
     }
@@ -296,9 +296,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     sent(usage, view = newest, heldTokens) {
       checkUsage(usage);
       about = {};
-      if (!view || !plans.has(view)) {
-        throw new Error("Cannot record a call: this session made no view for it. Call view() first.");
-      }
+      if (!view || !plans.has(view)) throw noView("call");
       const restored = restorations.get(view);
       if (restored) {
         for (const session of [known, from]) session?.noteSummarized(restored.ownTokens);
@@ -312,9 +310,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       return entry;
     },
     rejected(limit, { promptTokens, view = newest } = {}) {
-      if (!view || !plans.has(view)) {
-        throw new Error("Cannot record a refused call: this session made no view for it. Call view() first.");
-      }
+      if (!view || !plans.has(view)) throw noView("refused call");
       const plan = plans.get(view);
       if (!plan) return;
       about = {};
@@ -344,7 +340,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     recordKeepAlive(request) {
       if (known.account.sent.length === 0) {
         throw new Error(
-          "Cannot record a keep-alive request: this session has sent nothing yet. Call sent() first.",
+          "Cannot record a keep-alive request: nothing was sent. Call sent() first.",
         );
       }
       about = {};

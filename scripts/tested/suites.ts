@@ -81,7 +81,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     commands: () => [testsBy("packages/page/client", "packages/page/client", "--parallel")],
     covers: true,
   },
-  acp: { commands: () => [testsBy("packages/cli/acp", "packages/cli/acp")], covers: true },
+  acp: { commands: () => [testsBy("packages/cli/acp", "packages/cli/acp", "--parallel")], covers: true },
   peers: { commands: () => [testsBy("tests/apart", "tests/apart/peers")] },
   runtimes: {
     commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", LOCK, "tests/runtimes")],

@@ -327,14 +327,10 @@ Deno.test("tare acp repeats approvals of a killed server; cancelling denies them
       const first = await editor(server.url, { permit: unanswered });
       const { sessionId } = await first.agent.request("session/new", { cwd: workspace, mcpServers: [] });
       const prompt = [text("Go.")];
-      const rejection = assertRejects(
-        () => first.agent.request("session/prompt", { sessionId, prompt }),
-        Error,
-        "Cannot reach",
-      );
+      first.agent.request("session/prompt", { sessionId, prompt }).catch(() => {});
       await requested.promise;
       await server.kill();
-      await rejection;
+      assertEquals(await first.close(), { code: 0, stderr: "" });
 
       const { url } = await start();
       const again = await editor(url, {

@@ -8,11 +8,9 @@ const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 export const SCREENSHOTS: URL = new URL("../../../.tare/screenshots/", import.meta.url);
 
-const UNPACKED = new URL(
-  `../../../.tare/${import.meta.resolve("@sparticuz/chromium").replaceAll(/\W+/g, "-")}`,
-  import.meta.url,
-)
-  .pathname;
+const FOLDER = new URL("../../../.tare/", import.meta.url).pathname;
+
+const UNPACKED = FOLDER + import.meta.resolve("@sparticuz/chromium").replaceAll(/\W+/g, "-");
 
 /** Returns the path of an installed Chromium, otherwise of the package's, unpacked at first use. */
 async function browserProgram(): Promise<string> {
@@ -27,9 +25,13 @@ async function browserProgram(): Promise<string> {
 
 /** Unpacks into a temporary folder and moves it: the package would use the incomplete files of a killed run. */
 async function unpack(): Promise<void> {
-  const folder = `${UNPACKED}-${Deno.pid}`;
+  await Deno.mkdir(FOLDER, { recursive: true });
+  // Files of tests run at the same time in one process, whose environment they share.
+  using lock = await Deno.open(`${UNPACKED}.lock`, { create: true, write: true });
+  await lock.lock(true);
+  if (await isThere(UNPACKED)) return;
+  const folder = await Deno.makeTempDir({ dir: FOLDER });
   const before = Deno.env.get("TMPDIR");
-  await Deno.mkdir(folder, { recursive: true });
   try {
     Deno.env.set("TMPDIR", folder);
     await chromium.executablePath();
@@ -37,10 +39,7 @@ async function unpack(): Promise<void> {
     if (before === undefined) Deno.env.delete("TMPDIR");
     else Deno.env.set("TMPDIR", before);
   }
-  await Deno.rename(folder, UNPACKED).catch(async (error) => {
-    if (!await isThere(UNPACKED)) throw error;
-    await Deno.remove(folder, { recursive: true });
-  });
+  await Deno.rename(folder, UNPACKED);
 }
 
 function isThere(path: string): Promise<boolean> {
@@ -85,7 +84,9 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
   page.setDefaultTimeout(PATIENCE_MS);
   await page.setViewport({ width: 1280, height: 800 });
   let writeCoverage = await startCoverage(page);
+  const isReady = () => page.waitForFunction(() => !document.querySelector(".home[aria-busy=true]"));
   await page.goto(url);
+  await isReady();
   return {
     page,
     faults,

@@ -26,7 +26,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   await using open = await openPage(browser, server.at());
   const { page } = open;
   let clicks = 0;
-  const click = async (name: string, role: "link" | "button") => {
+  const go = async (name: string, role: "link" | "button") => {
     clicks++;
     await page.locator(`::-p-aria(${name}[role="${role}"])`).click();
   };
@@ -36,7 +36,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   const { all }: SpendReport = await json(`/tare/v1/spend?${query}`);
   assertEquals([all.calls, all.unpricedCalls], [5, 1]);
 
-  await click("Overview", "link");
+  await go("Overview", "link");
   await seen(page, "[aria-label='By day'] tbody tr", dollars(all.usd));
   const rows = await cells(page, "By day");
   assertEquals(rows.map(([day, cost, unpriced]) => [day, cost, unpriced]), [
@@ -45,7 +45,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
     [`Yesterday, ${yesterday}`, dollars(all.usd), "1"],
   ]);
 
-  await click(`Yesterday, ${yesterday}`, "button");
+  await go(`Yesterday, ${yesterday}`, "button");
   await seen(page, "h2", `Yesterday, ${yesterday}: ${dollars(all.usd)}`);
   await seen(page, "[aria-label='By session'] a", "Fix the parser.");
   const { rows: sessions }: SpendReport = await json(`/tare/v1/spend?by=session&${query}`);
@@ -73,7 +73,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   assert(misses[0]!.avoidable && found[0]![5]!.startsWith(misses[0]!.remedy));
   await assertAccessible(page, "misses");
 
-  await click("Fix the parser.", "link");
+  await go("Fix the parser.", "link");
   await seen(page, "[aria-label='Most expensive results in the prompt'] th a", "src/parser.ts");
   const spend: SessionSpend = await json(`/tare/v1/sessions/${sessions[0]!.key}/spend`);
   const [dearest] = await cells(page, "Most expensive results in the prompt");
@@ -91,7 +91,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
   assertEquals(facts?.split(" · ").slice(0, 3), [session.model, "some-agent", dollars(session.usd)]);
   assertEquals(clicks, 3);
 
-  await click("Evict: src/parser.ts", "button");
+  await go("Evict: src/parser.ts", "button");
   await seen(page, "[aria-label='Most expensive results in the prompt'] td", "evicted at the next rewrite");
   assertEquals(clicks, 4);
   const { pins } = await json(`/tare/v1/sessions/${sessions[0]!.key}/pins`);
@@ -110,7 +110,7 @@ Deno.test("page: yesterday's cost, its session, file and cache misses are four c
     await page.locator(`::-p-aria(${name}[role="button"])`).click();
     await seen(page, `[aria-label='${name}'] tbody tr:first-child th`, first!);
   }
-  await click("src/parser.ts", "link");
+  await go("src/parser.ts", "link");
   await seen(page, ".detail h2", "src/parser.ts (read_file)");
   await seen(page, ".pin", "Pending: evicted at the next rewrite.");
 });

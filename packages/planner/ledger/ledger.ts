@@ -716,7 +716,7 @@ export const SUMMARY_TOKENS = 2_000;
 /** Share of the size from which a client compacts, at which a compaction isn't a command. */
 const FULL_SHARE = 0.95;
 
-function fullFromOf(
+export function fullFromOf(
   { fullFrom }: CompactionHabit,
   windowTokens: number,
   { model = "", replyTokens }: Pick<BaselineRequest, "model" | "replyTokens">,
@@ -726,7 +726,7 @@ function fullFromOf(
 }
 
 /** Returns where the messages begin that a compaction by the client retains, and all tokens that it leaves. */
-function leftByCompaction(
+export function leftByCompaction(
   habit: CompactionHabit,
   { messages, frontTokens }: Pick<BaselineRequest, "messages" | "frontTokens">,
   { fullFrom, scale, countTokens }: Pick<BaselineOptions, "scale" | "countTokens"> & {
@@ -739,26 +739,6 @@ function leftByCompaction(
     0,
   );
   return { from, left: frontTokens + tail + (habit.retainedTokens ?? 0) / scale.perToken };
-}
-
-/**
- * Returns the tokens of a prompt after the client's compaction, as the provider counts; `undefined` if the client
- * doesn't compact a prompt of `promptTokens` because it exceeds the window.
- */
-export function compactedTokensOf(
-  habit: CompactionHabit,
-  request: BaselineRequest,
-  { windowTokens, promptTokens, scale, countTokens }:
-    & Pick<BaselineOptions, "scale" | "countTokens" | "windowTokens">
-    & {
-      readonly promptTokens: number;
-    },
-): number | undefined {
-  const fullFrom = fullFromOf(habit, windowTokens, request);
-  // Only one that compacts when refused may be refused.
-  if (promptTokens > windowTokens && fullFrom < windowTokens) return undefined;
-  const { left } = leftByCompaction(habit, request, { fullFrom, scale, countTokens });
-  return toProvider(left, { deferred: request.deferred, scale });
 }
 
 /** Returns whether a compaction by the client follows one that the baseline has made before. */

@@ -31,8 +31,8 @@ export interface FullWindow {
   readonly failures: number;
   /** Tokens of the whole history from which a summary is requested again. */
   readonly askFromTokens: number;
-  /** Messages of a history that was refused so that its client compacts. Absent: none. */
-  readonly refusedMessages?: number;
+  /** Whether it was refused so that its client compacts the history, which has not happened. Absent: false. */
+  readonly refused?: true;
   /** Tokens after it was last emptied, as the provider counts. Absent: never. */
   readonly emptiedTokens?: number;
 }
@@ -70,16 +70,12 @@ export interface Situation extends CachedPrompt {
   readonly windowUse?: number;
   /** Tokens from which the window counts as full. Default: those of a window that was never full. */
   readonly fullFrom?: number;
-  /** Prompt tokens after the client's own compaction. Default: it may not be left to the client. */
-  readonly compactedTokens?: number | undefined;
 }
 
 export interface Decided {
   readonly evicted: readonly Removal[];
   /** The best rewrite, made or not. Absent: nothing is evictable. */
   readonly decision?: Decision;
-  /** Whether the window stays full, because the client's own compaction costs less. Absent: false. */
-  readonly compacts?: true;
 }
 
 /** Returns the best rewrite and whether to make it (docs/mechanisms.md, Rewrite rule). */
@@ -101,7 +97,6 @@ export function decide(situation: Situation): Decided {
   });
   if (cut) return { evicted: removable.slice(cut.first), ...decided(cut, "price") };
   const room = makeRoom(situation);
-  if (compactionPays(room, situation)) return { evicted: [], compacts: true };
   if (room.length > 0) return { evicted: room, decision: forced(room, situation) };
   const [nearestPaid] = paid.slice(-1);
   if (nearestPaid) return { evicted: [], ...decided(nearestPaid, stopped ? "stopped" : "loss_limit") };
@@ -231,53 +226,24 @@ function cheapestRoom(
       freed += removal.tokens;
       loss += removal.loss;
       if (freed < neededTokens) continue;
-      const cost = growthCost({ once: breakingCost(start + freed, prompt) + loss, freed }, prompt);
+      const cost = growthCost({ start, freed, more: loss }, prompt);
       if (cost < (best?.cost ?? Infinity)) best = { cost, removals: byWorth.slice(0, at + 1) };
     }
   }
   return best?.removals.toSorted((a, b) => a.start - b.start) ?? removals;
 }
 
-/** Returns the cost of caching again what a rewrite leaves, given the tokens that it retains or removes. */
-function breakingCost(
-  tokens: number,
-  { profile: { write, read }, cachedTokens, cacheHitProbability }: CachedPrompt,
+/**
+ * Returns the cost per token of growth of rewrites that remove `freed` tokens from `start` on each time the window
+ * is full, and cost `more` besides caching the rest again.
+ */
+export function growthCost(
+  { start, freed, more }: { readonly start: number; readonly freed: number; readonly more: number },
+  { profile: { write, read }, promptTokens, cachedTokens, cacheHitProbability, ...prompt }: CachedPrompt,
 ): number {
-  return cacheHitProbability * (write - read) * Math.max(0, cachedTokens - tokens);
-}
-
-/** Returns the cost per token of growth of emptying a window, in which `freed` tokens come back each time. */
-function growthCost(
-  { once, freed }: { readonly once: number; readonly freed: number },
-  { profile: { read }, promptTokens, calls = 0, historyTokens = promptTokens }: CachedPrompt,
-): number {
+  const { historyTokens = promptTokens, calls = 0 } = prompt;
+  const once = cacheHitProbability * (write - read) * Math.max(0, cachedTokens - start - freed) + more;
   return once * (1 / historyTokens + 1 / freed) - read * (freed / 2) * calls / historyTokens;
-}
-
-/** Output of a client's summary, in the cost of prompt tokens: 2,000 tokens at five times their price. */
-const SUMMARY_COST = 10_000;
-
-/** How many times the cost of the client's compaction emptying a window may cost: it loses nothing. */
-const LOSSLESS_WORTH = 2;
-
-/** Returns whether these evictions from a full window cost more than the client's own compaction is worth avoiding. */
-function compactionPays(room: readonly Removal[], situation: Situation): boolean {
-  const { compactedTokens, profile, promptTokens, windowTokens, windowUse = promptTokens } = situation;
-  const { fullFrom = fullFromTokens(windowTokens), cachedTokens, cacheHitProbability } = situation;
-  if (compactedTokens === undefined || windowUse <= fullFrom) return false;
-  const freed = room.reduce((sum, { tokens }) => sum + tokens, 0);
-  const sumOfLosses = (removals: readonly Removal[]) => removals.reduce((sum, { loss }) => sum + loss, 0);
-  const evicting = {
-    once: breakingCost((room[0]?.start ?? 0) + freed, situation) + sumOfLosses(room),
-    freed,
-  };
-  const compacting = {
-    once: promptCost(profile, { promptTokens, cachedTokens: cacheHitProbability * cachedTokens }) +
-      SUMMARY_COST + profile.write * compactedTokens + sumOfLosses(situation.removals),
-    freed: promptTokens - compactedTokens,
-  };
-  return compacting.freed > freed &&
-    growthCost(evicting, situation) > LOSSLESS_WORTH * growthCost(compacting, situation);
 }
 
 function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {

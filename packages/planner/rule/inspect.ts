@@ -58,7 +58,6 @@ import {
   type BaselineRequest,
   bookCall,
   type BookCallOptions,
-  compactedTokensOf,
   compactsAgain,
   estimateDeferred,
   forkAccount,
@@ -71,7 +70,7 @@ import {
   resendCostOf,
   UNREAD_CALLS,
 } from "../ledger/ledger.ts";
-import { USUAL_COMPACTION } from "../agents.ts";
+import type { CompactionHabit } from "../agents.ts";
 import type { KeepAliveEntry, LedgerEntry, PromptShares, SentKeepAlive } from "../ledger/entry.ts";
 import {
   type FlatSessionOptions,
@@ -93,12 +92,13 @@ import {
 
 const LONG_SHARE = 0.5;
 
+/** Assumed compaction of an unknown client: the cheapest known one. */
+const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
+
 export interface InspectionRequest
   extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "evictNow"> {
   readonly edits: readonly Edit[];
   readonly emptiedTokens?: number | undefined;
-  /** Whether a full window may be left to the client's own compaction. Default: false. */
-  readonly mayCompact?: boolean | undefined;
 }
 
 export interface InspectionResult {
@@ -313,7 +313,7 @@ export class KnownSession {
   ): InspectionResult {
     const { messages: history, tools, edits, pins = [] } = request;
     this.#update(history, edits);
-    const { countTokens, lossLimit, dryRun = false, compaction, evict } = this.#options;
+    const { countTokens, lossLimit, dryRun = false } = this.#options;
     const { profile } = this;
     const windowTokens = this.windowOf(request.model);
     const account = this.#account;
@@ -409,14 +409,6 @@ export class KnownSession {
         windowTokens,
         windowUse,
         fullFrom,
-        compactedTokens: full && compaction && request.mayCompact && evict !== "lossless"
-          ? compactedTokensOf(compaction, baseline, {
-            windowTokens,
-            promptTokens: size.atMost,
-            scale,
-            countTokens,
-          })
-          : undefined,
         removals,
         carried: account.carried,
         idleSince: account.idleSince,
@@ -732,10 +724,10 @@ const REMEMBERED_SIZES = 4;
 const SMALLER_SHARE = 0.8;
 
 export function staysAsItIs(
-  { evicted, compacts, wishes, size, situation: { windowUse, fullFrom, windowTokens } }:
-    & InspectionResult
-    & Decided,
-  { fullWindow, relievesWindow }: { readonly fullWindow: FullWindow; readonly relievesWindow: boolean },
+  { evicted, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: InspectionResult & Decided,
+  { fullWindow, compacts, relievesWindow }:
+    & { readonly fullWindow: FullWindow }
+    & Readonly<Record<"compacts" | "relievesWindow", boolean>>,
 ): boolean {
   const isReported =
     fullWindow.isFullReported === (relievesWindow && size.tokens > WINDOW_SHARE * windowTokens);
