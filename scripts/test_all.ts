@@ -22,12 +22,17 @@ if (unknown.length > 0) {
 
 const { DENO_COVERAGE_DIR, ...inherited } = Deno.env.toObject();
 
-async function run({ program, args, env }: SuiteCommand, covers = false): Promise<Result> {
+/** Runs a command; its coverage is written to a folder named `covers` in DENO_COVERAGE_DIR. */
+async function run({ program, args, env }: SuiteCommand, covers?: string): Promise<Result> {
   const child = new Deno.Command(program, {
     args: [...args],
     cwd: fromFileUrl(root),
     clearEnv: true,
-    env: { ...inherited, ...env, ...covers && DENO_COVERAGE_DIR && { DENO_COVERAGE_DIR } },
+    env: {
+      ...inherited,
+      ...env,
+      ...covers && DENO_COVERAGE_DIR && { DENO_COVERAGE_DIR: `${DENO_COVERAGE_DIR}/${covers}` },
+    },
     stdin: "null",
     stdout: "piped",
     stderr: "piped",
@@ -62,7 +67,7 @@ for (const [suite, { commands, rest, needs = [], covers, omitted }] of Object.en
   let result = NONE;
   const ofPaths = () => [workspaceTests(...paths)];
   for (const command of await (paths.length > 0 ? ofPaths : isRest && rest ? rest : commands)()) {
-    result = add(result, await run(command, covers));
+    result = add(result, await run(command, covers && suite));
     if (result.failed > 0) break;
   }
   rows.push({ suite, result, seconds: (performance.now() - start) / 1000 });

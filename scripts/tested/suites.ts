@@ -20,8 +20,8 @@ export interface Suite {
   readonly omitted?: string;
 }
 
-/** With a fixed seed, so that results are reproducible. `TARE_TEST_CASES=10 deno task test` draws others. */
-const MORE_CASES = { TARE_TEST_CASES: "4", TARE_TEST_SEED: "2" };
+/** Times as many cases, with a fixed seed, so that results are reproducible. */
+const moreCases = (times: number) => ({ TARE_TEST_CASES: `${times}`, TARE_TEST_SEED: "2" });
 
 /** Lock file with the dependencies of tests: a start installs all of `deno.lock`. */
 export const LOCK = "--lock=tests/deno.lock";
@@ -59,10 +59,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     commands: async () => {
       const files = await filesWith(/^import .* from ".*\/cases\.ts";$/m);
       const tests = files.filter((path) => path.endsWith("_test.ts"));
-      return [{ ...workspaceTests(...tests), env: MORE_CASES }];
+      return [{ ...workspaceTests(...tests), env: moreCases(4) }];
     },
   },
-  sessions: { commands: () => [{ ...workspaceTests("tests/sessions"), env: MORE_CASES }] },
+  sessions: { commands: () => [{ ...workspaceTests("tests/sessions"), env: moreCases(2) }] },
   processes: { commands: () => [workspaceTests("tests/processes", "tests/telemetry")], covers: true },
   crash: { commands: () => [workspaceTests("tests/crash")] },
   attack: { commands: () => [workspaceTests("tests/attack")], covers: true },
@@ -74,7 +74,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     covers: true,
   },
   cluster: {
-    commands: () => [testsBy("tests/apart", "tests/apart/cluster", "--doc", "--parallel")],
+    commands: () => [
+      // Servers and databases wait most of the time.
+      { ...testsBy("tests/apart", "tests/apart/cluster", "--doc", "--parallel"), env: { DENO_JOBS: "3" } },
+    ],
     covers: true,
   },
   page: {

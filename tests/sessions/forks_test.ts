@@ -3,7 +3,7 @@ import { CACHING, measureForks } from "../forks.ts";
 import { CASE_FACTOR } from "../cases.ts";
 
 /** Turns of each session: with four, all providers' prompts are rewritten; with two, most. */
-const TURNS = CASE_FACTOR > 1 ? 4 : 2;
+const TURNS = CASE_FACTOR > 2 ? 4 : 2;
 
 Deno.test("subagents: a subagent's first call reads 95 % of its parent's newest request from each provider's cache", async () => {
   const rewritten: string[] = [];

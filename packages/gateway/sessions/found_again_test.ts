@@ -7,7 +7,7 @@ import { openStore } from "@tare/session/sqlite";
 import { longResult } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, READ, UPSTREAM } from "../fixture_test.ts";
 import { functionCall, responsesUpstream, textItems } from "../responses_fixture_test.ts";
-import { conversation, MANNERS, play, turn } from "./conversations_fixture_test.ts";
+import { conversation, MANNERS, play } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
 for (const dialect of DIALECTS) {

@@ -33,7 +33,7 @@ export function compactionPays(
   const freed = evicted.reduce((sum, { tokens }) => sum + tokens, 0);
   const lossOf = (removals: readonly Removal[]) => removals.reduce((sum, { loss }) => sum + loss, 0);
   const evicting = { start: evicted[0]?.start ?? 0, freed, more: lossOf(evicted) };
-  // The rest of the prompt is written anew.
+  // The rest of the prompt is written again.
   const compacting = {
     start: Infinity,
     freed: promptTokens - leftTokens,
