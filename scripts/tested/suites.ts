@@ -59,7 +59,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     commands: async () => {
       const files = await filesWith(/^import .* from ".*\/cases\.ts";$/m);
       const tests = files.filter((path) => path.endsWith("_test.ts"));
-      return [{ ...workspaceTests(...tests), env: moreCases(4) }];
+      return [{ ...workspaceTests(...tests), env: moreCases(3) }];
     },
   },
   sessions: { commands: () => [{ ...workspaceTests("tests/sessions"), env: moreCases(2) }] },

@@ -116,7 +116,7 @@ Deno.test("flood: 100 MB fail only their own call, and aren't held in memory", a
   };
   const before = held();
   let most = before;
-  const watch = setInterval(() => most = Math.max(most, held()), 200);
+  const watch = setInterval(() => most = Math.max(most, held()), 500);
   const stop = new AbortController();
   const sleeping = call(tools, "odd__sleep", { signal: stop.signal }).catch((error) => error.message);
   assertEquals(await call(tools, "odd__flood_line"), {

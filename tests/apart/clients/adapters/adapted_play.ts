@@ -72,7 +72,7 @@ export async function compareAdapted<Adapter extends AdapterLedger>(
 }
 
 /** Concurrent threads, and calls of each before its answer: as many threads as the provider remembers. */
-const [THREADS, THREAD_CALLS] = [100, 9];
+const [THREADS, THREAD_CALLS] = [50, 9];
 
 const threadModel: SimulatedModel = ({ messages }) => {
   const step = messages.filter(({ role }) => role === "assistant").length;
@@ -80,7 +80,7 @@ const threadModel: SimulatedModel = ({ messages }) => {
 };
 
 /**
- * Plays 100 concurrent threads: as baseline, with an adapter each, and with one for all. Both must cost the
+ * Plays 50 concurrent threads: as baseline, with an adapter each, and with one for all. Both must cost the
  * same, as in the ledger.
  */
 export async function threadsAdapted<Adapter extends AdapterLedger>(player: Player<Adapter>): Promise<void> {

@@ -74,7 +74,7 @@ Deno.test("tare() for the AI SDK: each of twelve equal jobs costs what the first
   await jobsAdapted(generate);
 });
 
-Deno.test("tare() for the AI SDK: 100 concurrent threads share one adapter", async () => {
+Deno.test("tare() for the AI SDK: 50 concurrent threads share one adapter", async () => {
   await threadsAdapted(generate);
 });
 

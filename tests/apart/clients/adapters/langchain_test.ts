@@ -86,7 +86,7 @@ Deno.test("tare() for LangChain: each of twelve equal jobs costs what the first 
   await jobsAdapted(player(false));
 });
 
-Deno.test("tare() for LangChain: 100 concurrent threads share one adapter", async () => {
+Deno.test("tare() for LangChain: 50 concurrent threads share one adapter", async () => {
   await threadsAdapted(player(false));
 });
 

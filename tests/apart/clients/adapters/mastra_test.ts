@@ -70,6 +70,6 @@ Deno.test("tare() for Mastra: each of twelve equal jobs costs what the first doe
   await jobsAdapted(player);
 });
 
-Deno.test("tare() for Mastra: 100 concurrent threads share one adapter", async () => {
+Deno.test("tare() for Mastra: 50 concurrent threads share one adapter", async () => {
   await threadsAdapted(player);
 });

@@ -99,7 +99,7 @@ Deno.test("tare() for OpenAI's Agents: each of twelve equal jobs costs what the 
   await jobsAdapted(player("responses", false));
 });
 
-Deno.test("tare() for OpenAI's Agents: 100 concurrent threads share one adapter", async () => {
+Deno.test("tare() for OpenAI's Agents: 50 concurrent threads share one adapter", async () => {
   await threadsAdapted(player("chat completions", false));
 });
 
