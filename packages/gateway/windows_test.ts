@@ -89,7 +89,7 @@ Deno.test("window: user text beyond the window is rejected in the protocol's for
     "invalid_request_error",
   ]);
   assertStringIncludes(error.message, "> 10000 maximum");
-  assertStringIncludes(error.message, "choose a model with a larger window");
+  assertStringIncludes(error.message, "use a model with a larger window");
   const request = post({ model: "claude", max_tokens: 9, messages });
   const messaged = await fetch(
     new Request(request.url.replace("/chat/completions", "/messages"), {

@@ -275,8 +275,7 @@ export class PromptTooLong extends Error {
   }
 }
 
-const WHAT_TO_DO =
-  "Shorten or split it, put it in a file that is read piece by piece, or choose a model with " +
+const WHAT_TO_DO = "Shorten or split it, put it in a file that is read piece by piece, or use a model with " +
   "a larger window";
 
 /** Cost of one prompt in cost units: the price of one uncached input token is 1. */

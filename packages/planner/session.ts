@@ -215,11 +215,11 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       };
     }
     ingestion?.settle(state.edits);
+    const request = requestOf(history, call);
+    const relieves = mechanisms.context && !state.reverted;
     // `revert()` may replace `known` meanwhile; the next call is then analyzed again.
     const current = known;
     await inSlices(current.take(history.messages, state.edits));
-    const request = requestOf(history, call);
-    const relieves = mechanisms.context && !state.reverted;
     const inspected = current.inspection({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
     const decided = { ...inspected, ...decide(inspected.situation) };
     const { windowUse, fullFrom } = inspected.situation;

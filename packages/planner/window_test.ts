@@ -108,7 +108,7 @@ Deno.test("view() throws if user messages exceed the window, and suggests a reme
   const error = await assertRejects(
     () => session().view({ messages, tools }, { nowMs: 0 }),
     PromptTooLong,
-    "choose a model with a larger window",
+    "use a model with a larger window",
   );
   assertEquals([error.longest.place, error.windowTokens], [2, WINDOW]);
   assert(error.message.includes("Message 2 (user)"), error.message);

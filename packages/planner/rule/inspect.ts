@@ -731,9 +731,8 @@ export function staysAsItIs(
 ): boolean {
   const isReported =
     fullWindow.isFullReported === (relievesWindow && size.tokens > WINDOW_SHARE * windowTokens);
-  return evicted.length + wishes.gone.length + wishes.back.length === 0 && isReported &&
-    (compacts || windowUse <= fullFrom) &&
-    !(relievesWindow && size.atMost > windowTokens);
+  const fits = windowUse <= fullFrom && !(relievesWindow && size.atMost > windowTokens);
+  return evicted.length + wishes.gone.length + wishes.back.length === 0 && (compacts || isReported && fits);
 }
 
 export function planAsItIs(

@@ -136,5 +136,5 @@ Deno.test("runTurn() ends a turn whose prompt exceeds the window with advice, an
   const { event } = (await turn(handler, await newSession(handler), "many words ".repeat(20_000))).at(-1)!;
   assert(event.type === "turn_end");
   assertEquals([event.reason, event.code, calls], ["model_error", "prompt_too_long", 0]);
-  assertMatch(event.message ?? "", /choose a model with a larger window/);
+  assertMatch(event.message ?? "", /use a model with a larger window/);
 });
