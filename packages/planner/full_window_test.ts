@@ -376,22 +376,22 @@ Deno.test("plannerSession() evicts even unseen results from a full window", asyn
   assertEquals([result.startsWith("[elided: read result"), await archive.get(ref)], [true, whole]);
 });
 
-/** Returns a turn whose texts fill the window faster than its results. */
-function wordySteps(length: number): Message[] {
+/** Returns a turn with texts and results of these sizes. Default: texts fill the window faster. */
+function wordySteps(length: number, [texts, results] = [900, 200]): Message[] {
   return [
     system,
     first,
     ...Array.from({ length }, (_, at): Message[] => [
       {
         role: "assistant",
-        content: prose(900, `t${at}`),
+        content: prose(texts!, `t${at}`),
         tool_calls: [{
           id: `c${at}`,
           type: "function",
           function: { name: "read_file", arguments: `{"path":"${at}"}` },
         }],
       },
-      { role: "tool", tool_call_id: `c${at}`, content: prose(200, `r${at}`) },
+      { role: "tool", tool_call_id: `c${at}`, content: prose(results!, `r${at}`) },
     ]).flat(),
   ];
 }
@@ -449,6 +449,28 @@ Deno.test("view() empties the window of a client that continues after a refusal"
   assertEquals(prompts.filter((one) => one === "refused").length, 1);
   const after = prompts.slice(prompts.indexOf("refused") + 1) as number[];
   assert(after.length > 5 && after.every((tokens) => tokens <= WINDOW));
+});
+
+Deno.test("view() evicts on request from a full window that is left to the client", async () => {
+  const session = plannerSession({
+    profile: profileNamed("anthropic-5m"),
+    archive: memoryArchive(),
+    countTokens,
+    windowTokens: WINDOW,
+    ...REFUSED,
+  });
+  const all = wordySteps(11, [800, 300]);
+  for (let steps = 1; steps <= 11; steps++) {
+    const messages = all.slice(0, 2 + 2 * steps);
+    const { promptTokens, predictedCachedTokens } = await session.view({ messages, tools }, {
+      nowMs: steps * 1_000,
+    });
+    session.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 900 });
+  }
+  const whole = await session.view({ messages: all, tools }, { nowMs: 12_000 });
+  const emptied = await session.view({ messages: all, tools }, { nowMs: 12_000, evictNow: true });
+  assertGreater(whole.promptTokens, 0.9 * WINDOW);
+  assertLess(emptied.promptTokens, 0.9 * WINDOW);
 });
 
 Deno.test("view() empties the window of a client that isn't known to compact when refused, and a lossless one", async () => {

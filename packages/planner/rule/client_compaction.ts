@@ -20,10 +20,9 @@ export function compactionPays(
     "compaction" | "countTokens" | "evict" | "dryRun"
   >,
 ): boolean {
+  const isForced = evicted.length === 0 || decision?.cause === "window";
   // A client that continues after a refusal doesn't compact.
-  if (!habit || fullWindow.refused || evict === "lossless" || dryRun || decision?.cause === "price") {
-    return false;
-  }
+  if (!habit || fullWindow.refused || evict === "lossless" || dryRun || !isForced) return false;
   const { profile, promptTokens, windowTokens, cachedTokens, cacheHitProbability } = situation;
   const fullFrom = fullFromOf(habit, windowTokens, baseline);
   // Only a client that compacts when refused may be refused.
