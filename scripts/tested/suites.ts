@@ -23,6 +23,9 @@ export interface Suite {
 /** Times as many cases, with a fixed seed, so that results are reproducible. */
 const moreCases = (times: number) => ({ TARE_TEST_CASES: `${times}`, TARE_TEST_SEED: "2" });
 
+/** For suites that wait for servers, databases and browsers most of the time. */
+const WAITING = { DENO_JOBS: "3" };
+
 /** Lock file with the dependencies of tests: a start installs all of `deno.lock`. */
 export const LOCK = "--lock=tests/deno.lock";
 
@@ -75,19 +78,20 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   },
   cluster: {
     commands: () => [
-      // Servers and databases wait most of the time.
-      { ...testsBy("tests/apart", "tests/apart/cluster", "--doc", "--parallel"), env: { DENO_JOBS: "3" } },
+      { ...testsBy("tests/apart", "tests/apart/cluster", "--doc", "--parallel"), env: WAITING },
     ],
     covers: true,
   },
   page: {
-    commands: () => [testsBy("packages/page/client", "packages/page/client", "--parallel")],
+    commands: () => [
+      { ...testsBy("packages/page/client", "packages/page/client", "--parallel"), env: WAITING },
+    ],
     covers: true,
   },
   acp: { commands: () => [testsBy("packages/cli/acp", "packages/cli/acp", "--parallel")], covers: true },
   peers: { commands: () => [testsBy("tests/apart", "tests/apart/peers")] },
   runtimes: {
-    commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", LOCK, "tests/runtimes")],
+    commands: () => [installFromNpm("tests/runtimes/programs"), workspaceTests("tests/runtimes")],
     needs: [NEEDS.LINUX, NPM],
   },
   agents: {

@@ -13,6 +13,17 @@ export interface Output {
   readonly output: string;
 }
 
+/** Packages that need neither files nor sockets. */
+export const PURE: readonly string[] = [
+  "messages",
+  "tiktoken",
+  "context",
+  "prune",
+  "schemas",
+  "planner",
+  "wire",
+];
+
 const PROGRAMS = fromFileUrl(new URL("./programs/node_modules", import.meta.url));
 
 export const NODE: string = join(PROGRAMS, "node24/bin/node");
