@@ -77,7 +77,8 @@ export interface ClientOptions {
   readonly token?: () => string | undefined;
   /** Error message if the server can't be reached. */
   readonly unreachable: string;
-  readonly refused?: (status: number) => void;
+  /** Called with the status of a refused request, and its bearer token. */
+  readonly refused?: (status: number, token: string | undefined) => void;
   readonly fetch?: (request: Request) => Promise<Response>;
 }
 
@@ -132,7 +133,7 @@ export function client(
       throw new RefusedError(0, unreachable, { cause });
     }
     if (response.ok) return response;
-    refused?.(response.status);
+    refused?.(response.status, bearer);
     throw new RefusedError(response.status, await errorText(response));
   };
   return {

@@ -84,9 +84,7 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
   page.setDefaultTimeout(PATIENCE_MS);
   await page.setViewport({ width: 1280, height: 800 });
   let writeCoverage = await startCoverage(page);
-  const isReady = () => page.waitForFunction(() => !document.querySelector(".home[aria-busy=true]"));
   await page.goto(url);
-  await isReady();
   return {
     page,
     faults,

@@ -4,6 +4,7 @@ import type { Browser } from "puppeteer-core";
 import {
   assertAccessible,
   click,
+  holdFirst,
   openPage,
   press,
   seen,
@@ -403,6 +404,22 @@ Deno.test("page: a key is requested, refused if wrong, stored, and requested aga
   assertEquals(page.url().includes("correct-horse"), false);
   await press(page, "Sign out");
   await seen(page, "label", "Your key");
+});
+
+Deno.test("page: an earlier key that is refused late doesn't lock the page", async () => {
+  await using server = await startPageServer({ token: "correct-horse" });
+  await using open = await openPage(browser, `${server.url}/#key=wrong`);
+  const { page } = open;
+  await page.evaluateOnNewDocument(holdFirst, "/tare/v1/agent");
+  await open.reload();
+  await seen(page, "[role=alert]", "Invalid or removed key.");
+  await page.waitForFunction(() => "letGo" in window);
+  await type(page, "#key", "correct-horse");
+  await page.keyboard.press("Enter");
+  await seen(page, ".signed-in", "Signed in as owner");
+  await page.evaluate(() => void (window as unknown as { letGo(): Promise<void> }).letGo());
+  await page.evaluate(() => new Promise((resolve) => setTimeout(resolve)));
+  await seen(page, "h1", "New session");
 });
 
 Deno.test("page: the address that the server prints signs in without keeping the key in the address", async () => {

@@ -73,11 +73,9 @@ function App(): JSX.Element {
   );
 }
 
-function view(place: Place, agent: ServersAgent | "unread"): JSX.Element {
+function view(place: Place, agent: ServersAgent): JSX.Element {
   switch (place.view) {
     case "new":
-      // Displayed at once, it would move below the pointer when the agent's facts arrive.
-      if (agent === "unread") return <section class="home" aria-busy="true" />;
       return isGatewayOnly(agent) ? <GatewayView {...agent} /> : <NewSessionView agent={agent} />;
     case "overview":
       return <OverviewView />;
@@ -90,18 +88,16 @@ function view(place: Place, agent: ServersAgent | "unread"): JSX.Element {
   }
 }
 
-function useAgent(isOpen: boolean): ServersAgent | "unread" {
-  const [agent, setAgent] = useState<ServersAgent | "unread">("unread");
+function useAgent(isOpen: boolean): ServersAgent {
+  const [agent, setAgent] = useState<ServersAgent>();
   useEffect(() => {
-    if (!isOpen) return;
-    setAgent("unread");
-    api.json("GET /agent").then(setAgent, () => setAgent(undefined));
+    if (isOpen) api.json("GET /agent").then(setAgent, () => {});
   }, [isOpen]);
   return agent;
 }
 
-function isGatewayOnly(agent: ServersAgent | "unread"): agent is ResponseOf<"GET /agent"> {
-  return typeof agent === "object" && agent.model === undefined;
+function isGatewayOnly(agent: ServersAgent): agent is ResponseOf<"GET /agent"> {
+  return agent !== undefined && agent.model === undefined;
 }
 
 function usePlace(): Place {

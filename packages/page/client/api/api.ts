@@ -24,12 +24,15 @@ export function takeKey(): void {
   history.replaceState(null, "", `#${rest || "/"}`);
 }
 
+/** Returns the stored key. Characters that a header can't contain occur in no key of the server. */
+const storedKey = () => localStorage.getItem(KEY)?.replaceAll(/[^\x21-\x7e]/g, "?");
+
 export const api = client({
-  // Characters that a header can't contain occur in no key of the server.
-  token: () => localStorage.getItem(KEY)?.replaceAll(/[^\x21-\x7e]/g, "?"),
+  token: storedKey,
   unreachable: "Cannot reach the server: is it running?",
-  refused(status) {
-    if (status === 401) gate.locked();
+  refused(status, key) {
+    // An earlier key may be refused after the user has entered another.
+    if (status === 401 && key === storedKey()) gate.locked();
     if (status === 402) gate.spent();
   },
 });

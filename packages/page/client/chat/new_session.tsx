@@ -12,7 +12,7 @@ import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
 import type { Sending } from "./conversation.ts";
 
-/** The server's agent; undefined if it cannot be read. Then an agent is assumed. */
+/** The server's agent; undefined until it is read, and if reading fails. Then an agent is assumed. */
 export type ServersAgent = ResponseOf<"GET /agent"> | undefined;
 
 const EXAMPLES = [
@@ -44,7 +44,6 @@ export function NewSessionView({ agent }: { readonly agent: ServersAgent }): JSX
         <MenuButton />
         <h1>New session</h1>
       </header>
-      {agent && <AgentFacts {...agent} />}
       <Trouble text={trouble} />
       <Composer
         send={begin}
@@ -77,6 +76,8 @@ export function NewSessionView({ agent }: { readonly agent: ServersAgent }): JSX
           onInput={(event) => setInstructions(event.currentTarget.value)}
         />
       </details>
+      {/* Last, because what follows it would move when it arrives. */}
+      {agent && <AgentFacts {...agent} />}
     </section>
   );
 }
