@@ -181,6 +181,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   ...coverageFolder !== undefined && { coverage },
 };
 
+/** Gates that take longest, in order. */
 const LONGEST = ["coverage", "check", "consumer", "packed"];
 
 const named = Deno.args.filter((arg) => !arg.startsWith("--"));

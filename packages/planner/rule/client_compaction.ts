@@ -8,10 +8,10 @@ import type { InspectionResult } from "./inspect.ts";
 /** Output of a client's summary, in the cost of prompt tokens: 2,000 tokens at five times their price. */
 const SUMMARY_COST = 10_000;
 
-/** How many times the cost of the client's compaction emptying a window may cost: it loses nothing. */
+/** Emptying a window may cost this many times what the client's compaction costs, because it loses nothing. */
 const LOSSLESS_WORTH = 2;
 
-/** Returns whether the client's own compaction of a full window costs so much less that it is left to it. */
+/** Returns whether a full window stays as it is because the client's own compaction costs so much less. */
 export function compactionPays(
   { evicted, decision, situation, baseline, scale, size }: InspectionResult & Decided,
   { fullWindow }: { readonly fullWindow: FullWindow },
